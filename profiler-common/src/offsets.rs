@@ -1,0 +1,57 @@
+//! Where fields of the running kernel's structures lie, found in its BTF by user space and
+//! handed over before the programs load (rustc emits no CO-RE relocations).
+
+/// Absent on this kernel.
+pub const NO_FIELD: u32 = u32::MAX;
+
+/// Byte offsets, each from the start of its structure.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelOffsets {
+    /// `task_struct.pid`: the thread's id in the initial pid namespace.
+    pub task_pid: u32,
+    /// `task_struct.tgid`: the process's id in the initial pid namespace.
+    pub task_tgid: u32,
+    /// `task_struct.__state` (`state` before 5.14).
+    pub task_state: u32,
+    /// `task_struct.exit_state`.
+    pub task_exit_state: u32,
+    /// `task_struct.thread.fsbase`, the TLS base on x86-64.
+    pub task_fsbase: u32,
+    /// `task_struct.in_iowait`'s word, or [`NO_FIELD`].
+    pub task_in_iowait: u32,
+    /// `pt_regs.sp`.
+    pub regs_sp: u32,
+    /// `pt_regs.ip`.
+    pub regs_ip: u32,
+    /// `pt_regs.cs`.
+    pub regs_cs: u32,
+    /// `pt_regs.orig_ax`: the system call's number while inside one, else negative.
+    pub regs_orig_ax: u32,
+    /// 1 where `sched_switch` passes the previous state as its fourth argument (5.18 and later).
+    pub switch_passes_state: u32,
+    /// Padding, zero.
+    pub _pad: u32,
+}
+
+const _: () = assert!(size_of::<KernelOffsets>() == 48);
+
+#[cfg(feature = "user")]
+crate::pod!(KernelOffsets);
+
+/// What does not change while the programs run.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// [`crate::CONTRACT_VERSION`] of the program that loads the object.
+    pub contract: u32,
+    /// Wake user space when this many bytes wait in the ring; 0 wakes it at every record.
+    pub wake_bytes: u32,
+    /// Nanoseconds between two ticks of one CPU.
+    pub period_ns: u64,
+}
+
+const _: () = assert!(size_of::<Settings>() == 16);
+
+#[cfg(feature = "user")]
+crate::pod!(Settings);

@@ -1,0 +1,108 @@
+//! The records of the ring. Each begins with a [`RecordHead`]; numbers are little-endian, as
+//! the machine writes them.
+
+use crate::walk::MAX_FRAMES;
+
+/// A tick that landed on a thread of a target: [`SampleRecord`], then its frames.
+pub const KIND_SAMPLE: u32 = 1;
+/// A process or thread appeared: [`LifeRecord`].
+pub const KIND_FORK: u32 = 2;
+/// A process replaced its program: [`LifeRecord`].
+pub const KIND_EXEC: u32 = 3;
+/// A thread ended: [`LifeRecord`], with its final account.
+pub const KIND_EXIT: u32 = 4;
+
+/// How every record begins.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordHead {
+    /// One of the `KIND_` constants.
+    pub kind: u32,
+    /// Bytes of the whole record, this head included.
+    pub bytes: u32,
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    pub time_ns: u64,
+    /// Process id in the initial pid namespace.
+    pub tgid: u32,
+    /// Thread id in the initial pid namespace.
+    pub tid: u32,
+}
+
+const _: () = assert!(size_of::<RecordHead>() == 24);
+
+/// The tick landed in the kernel.
+pub const FLAG_IN_KERNEL: u32 = 1 << 0;
+/// The GIL's state was read; without it [`FLAG_GIL_HELD`] and [`FLAG_GIL_WANTED`] mean nothing.
+pub const FLAG_GIL_KNOWN: u32 = 1 << 1;
+/// This thread held the GIL.
+pub const FLAG_GIL_HELD: u32 = 1 << 2;
+/// This thread was recorded as asking for the GIL (3.15 and later).
+pub const FLAG_GIL_WANTED: u32 = 1 << 3;
+/// Whether a collection runs was read.
+pub const FLAG_GC_KNOWN: u32 = 1 << 4;
+/// A collection was running in this thread's interpreter.
+pub const FLAG_GC_RUNNING: u32 = 1 << 5;
+/// The thread state came from thread-local storage, read at the tick.
+pub const FLAG_STATE_FROM_TLS: u32 = 1 << 6;
+/// The thread state came from the map that user space fills.
+pub const FLAG_STATE_FROM_MAP: u32 = 1 << 7;
+/// The thread state is the runtime's current one (3.8–3.11).
+pub const FLAG_STATE_FROM_HOLDER: u32 = 1 << 8;
+
+/// The fixed part of a sample; `frames` entries of [`crate::walk::RawFrame`] follow.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleRecord {
+    /// Kind, size, time, who.
+    pub head: RecordHead,
+    /// The CPU.
+    pub cpu: u32,
+    /// Periods since this CPU's last tick: 1, more when the timer came late.
+    pub periods: u32,
+    /// User instruction pointer.
+    pub user_ip: u64,
+    /// User stack pointer.
+    pub user_sp: u64,
+    /// TLS base: the pthread id under glibc and musl.
+    pub tls_base: u64,
+    /// Address of the Python thread state, 0 when none was found.
+    pub thread_state: u64,
+    /// The thread's scheduler generation.
+    pub generation: u64,
+    /// The `FLAG_` bits.
+    pub flags: u32,
+    /// System call number while in one, else negative.
+    pub syscall: i32,
+    /// A `walk::END_` constant: how the walk of the frame chain ended.
+    pub walk_end: u32,
+    /// Frames that follow.
+    pub frames: u32,
+    /// Frames the chain had, those between the kept ends included.
+    pub depth: u32,
+    /// How many of the frames that follow are the leaf end; the others are the root end.
+    pub leaf_frames: u32,
+}
+
+const _: () = assert!(size_of::<SampleRecord>() == 96);
+
+/// The largest record there can be.
+pub const MAX_RECORD_BYTES: usize = size_of::<SampleRecord>() + MAX_FRAMES * 16;
+
+/// A fork, an exec or an exit.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LifeRecord {
+    /// Kind, size, time, who: for a fork the new thread.
+    pub head: RecordHead,
+    /// For a fork, the process that forked; else the process itself.
+    pub parent_tgid: u32,
+    /// Padding, zero.
+    pub _pad: u32,
+    /// For an exit, the thread's nanoseconds on a CPU since its process became a target.
+    pub on_cpu_ns: u64,
+}
+
+const _: () = assert!(size_of::<LifeRecord>() == 40);
+
+#[cfg(feature = "user")]
+crate::pod!(RecordHead, SampleRecord, LifeRecord);

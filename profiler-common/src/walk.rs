@@ -1,0 +1,232 @@
+//! The one walk of a Python frame chain, over any reader of the target's memory.
+//!
+//! It runs in the kernel at the tick (over `bpf_probe_read_user`), in user space (over
+//! `process_vm_readv`) and over recorded memory in tests. So it takes no slice it could
+//! overrun, allocates nothing, and stops by itself: after [`MAX_WALK`] frames, at a frame that
+//! leads back into the chain, at a pointer that cannot be one.
+//!
+//! It knows no names and reads no code objects: a frame is a pair of numbers.
+
+use crate::plan::{NO_FIELD, WalkPlan};
+
+/// Most frames a record keeps: half from the leaf, half from the root when the chain is longer.
+pub const MAX_FRAMES: usize = 512;
+/// Most frames a walk follows before it gives up reaching the root.
+pub const MAX_WALK: u32 = 2048;
+
+/// Words of a [`Block`].
+pub const BLOCK_WORDS: usize = 32;
+/// Bytes of a [`Block`].
+pub const BLOCK_BYTES: u32 = 256;
+
+/// The chain was followed to its root.
+pub const END_COMPLETE: u32 = 0;
+/// The walk was not tried: no interpreter, or user space is to walk.
+pub const END_NOT_TRIED: u32 = 1;
+/// The thread has no Python thread state.
+pub const END_NO_THREAD_STATE: u32 = 2;
+/// The thread state has no frame: the thread runs no Python now.
+pub const END_NO_FRAME: u32 = 3;
+/// A page of the chain was not resident, or the pointer leads nowhere.
+pub const END_UNREADABLE: u32 = 4;
+/// The chain leads back into itself.
+pub const END_CYCLE: u32 = 5;
+/// More than [`MAX_WALK`] frames: the root was not reached.
+pub const END_TOO_DEEP: u32 = 6;
+/// A pointer of the chain is not aligned to a word, so it is none.
+pub const END_BAD_POINTER: u32 = 7;
+
+/// A frame as the chain has it: which code object, and where in it.
+///
+/// `instr` is `f_lasti` sign-extended (to 3.10) or the instruction's address (3.11+).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RawFrame {
+    /// Address of the code object.
+    pub code: u64,
+    /// `f_lasti`, or an instruction's address.
+    pub instr: u64,
+}
+
+const _: () = assert!(size_of::<RawFrame>() == 16);
+
+/// A small piece of the target, addressed by byte offsets that cannot leave it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    /// The bytes, as little-endian words.
+    pub words: [u64; BLOCK_WORDS],
+}
+
+const _: () = assert!(size_of::<Block>() == BLOCK_BYTES as usize);
+
+impl Block {
+    /// All zero.
+    pub const EMPTY: Self = Self {
+        words: [0; BLOCK_WORDS],
+    };
+
+    /// The 64-bit word at `offset`, a multiple of 8; offsets wrap at the block's end.
+    #[inline(always)]
+    pub fn u64(&self, offset: u32) -> u64 {
+        self.words[(offset as usize >> 3) & (BLOCK_WORDS - 1)]
+    }
+
+    /// The 32-bit word at `offset`, a multiple of 4.
+    #[inline(always)]
+    pub fn u32(&self, offset: u32) -> u32 {
+        (self.u64(offset) >> ((offset & 4) * 8)) as u32
+    }
+
+    /// The byte at `offset`.
+    #[inline(always)]
+    pub fn u8(&self, offset: u32) -> u8 {
+        (self.u64(offset) >> ((offset & 7) * 8)) as u8
+    }
+}
+
+/// Reads the target's memory; a failure is a failure, never zeroes.
+pub trait Reader {
+    /// Fill the first `bytes` (1 ..= [`BLOCK_BYTES`]) of `block` from `addr`; false when any of it
+    /// could not be read.
+    fn block(&mut self, addr: u64, bytes: u32, block: &mut Block) -> bool;
+    /// The word at `addr`.
+    fn word(&mut self, addr: u64) -> Option<u64>;
+}
+
+/// What a walk came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Walked {
+    /// An `END_` constant.
+    pub end: u32,
+    /// Frames followed, shims not counted.
+    pub depth: u32,
+    /// Kept frames that are the leaf end, at the front of the buffer.
+    pub leaf: u32,
+    /// Kept frames in all. Those after the leaf end are a ring of the last ones seen.
+    pub kept: u32,
+}
+
+impl Walked {
+    /// A walk that read nothing.
+    #[inline(always)]
+    pub const fn nothing(end: u32) -> Self {
+        Self {
+            end,
+            depth: 0,
+            leaf: 0,
+            kept: 0,
+        }
+    }
+}
+
+/// The address of the first frame of a thread, from its state.
+///
+/// # Errors
+/// An `END_` constant: there is no frame, or the hop over `_PyCFrame` could not be read.
+#[inline(always)]
+pub fn first_frame<R: Reader>(reader: &mut R, plan: &WalkPlan, state: &Block) -> Result<u64, u32> {
+    let first = state.u64(plan.first_frame);
+    if first == 0 {
+        return Err(END_NO_FRAME);
+    }
+    if plan.cframe_current == NO_FIELD {
+        return Ok(first);
+    }
+    match reader.word(first.wrapping_add(plan.cframe_current as u64)) {
+        None => Err(END_UNREADABLE),
+        Some(0) => Err(END_NO_FRAME),
+        Some(frame) => Ok(frame),
+    }
+}
+
+/// Follow the chain from `frame` to its root and keep both ends in `frames`.
+///
+/// `block` is scratch memory. The leaf end is `plan.max_frames / 2` frames; what comes after it
+/// goes round in the rest of the buffer, so that the last ones stay. [`root_start`] tells where
+/// that ring begins.
+#[inline(always)]
+pub fn walk<R: Reader>(
+    reader: &mut R,
+    plan: &WalkPlan,
+    mut frame: u64,
+    block: &mut Block,
+    frames: &mut [RawFrame; MAX_FRAMES],
+) -> Walked {
+    let half = (plan.max_frames / 2).clamp(1, MAX_FRAMES as u32 / 2);
+    let mut depth = 0u32;
+    let mut end = END_TOO_DEEP;
+    // Brent's cycle search: compare with one remembered frame, remember anew at powers of two.
+    let mut remembered = 0u64;
+    let mut next_memory = 16u32;
+    let mut step = 0u32;
+    while step < MAX_WALK {
+        if frame == 0 {
+            end = END_COMPLETE;
+            break;
+        }
+        if frame & 7 != 0 {
+            end = END_BAD_POINTER;
+            break;
+        }
+        if frame == remembered {
+            end = END_CYCLE;
+            break;
+        }
+        if step == next_memory {
+            remembered = frame;
+            next_memory <<= 1;
+        }
+        if !reader.block(frame, plan.frame_bytes, block) {
+            end = END_UNREADABLE;
+            break;
+        }
+        let owner = if plan.frame_owner == NO_FIELD {
+            0
+        } else {
+            block.u8(plan.frame_owner) as u32
+        };
+        if owner < plan.shim_owner {
+            let instr = if plan.instr_bytes == 4 {
+                block.u32(plan.frame_instr) as i32 as i64 as u64
+            } else {
+                block.u64(plan.frame_instr)
+            };
+            let slot = if depth < half {
+                depth
+            } else {
+                half + (depth - half) % half
+            };
+            frames[slot as usize & (MAX_FRAMES - 1)] = RawFrame {
+                code: block.u64(plan.frame_code) & plan.code_mask,
+                instr,
+            };
+            depth += 1;
+        }
+        frame = block.u64(plan.frame_previous);
+        step += 1;
+    }
+    let kept = if depth < half * 2 { depth } else { half * 2 };
+    let leaf = if depth < half { depth } else { half };
+    Walked {
+        end,
+        depth,
+        leaf,
+        kept,
+    }
+}
+
+/// Where in the root end's ring its leaf-most frame stands: rotate `frames[leaf..kept]` left by
+/// this to have the frames in order.
+#[inline(always)]
+pub fn root_start(depth: u32, leaf: u32, kept: u32) -> u32 {
+    let ring = kept - leaf;
+    if ring == 0 || depth <= kept {
+        0
+    } else {
+        (depth - leaf) % ring
+    }
+}
+
+#[cfg(feature = "user")]
+crate::pod!(RawFrame, Block);

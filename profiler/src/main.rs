@@ -1,0 +1,3 @@
+//! The `profiler` binary: everything is in the library.
+
+fn main() {}
