@@ -1,0 +1,15 @@
+//! The kernel programs: not built here yet.
+
+use anyhow::{Result, bail};
+
+/// What was typed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Check only
+    #[arg(long)]
+    check: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    bail!("not here yet ({})", options.check)
+}

@@ -1,0 +1,52 @@
+//! The folder for all that is slow to make, shared by every checkout of this machine.
+//!
+//! It names the places; who fills one makes it under another name and renames it, or does it so
+//! that doing it again repairs it. A lock keeps two from filling the same place.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+/// The folder and its places.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    root: PathBuf,
+}
+
+impl Cache {
+    /// Opens the folder, making it when it is not there.
+    pub(crate) fn open() -> Result<Self> {
+        let root = tests::pythons::cache()
+            .context("no cache folder: set PROFILER_CACHE to a folder that may be filled")?;
+        std::fs::create_dir_all(&root).with_context(|| {
+            format!(
+                "`{}` cannot be made: set PROFILER_CACHE to a folder that may be filled",
+                root.display()
+            )
+        })?;
+        Ok(Self { root })
+    }
+
+    /// Waits until no other process fills the folder, and keeps others waiting while it lives.
+    pub(crate) fn lock(&self) -> Result<File> {
+        let path = self.root.join("lock");
+        let file = File::create(&path).with_context(|| format!("`{}`", path.display()))?;
+        if file.try_lock().is_err() {
+            eprintln!("waiting for another build to finish its setup");
+            file.lock()
+                .with_context(|| format!("`{}`", path.display()))?;
+        }
+        Ok(file)
+    }
+
+    /// A root folder with Debian sid's interpreters.
+    pub(crate) fn sid(&self) -> PathBuf {
+        self.root.join("sid")
+    }
+
+    /// A virtual environment with the peers that are measured beside the profiler.
+    pub(crate) fn peers(&self) -> PathBuf {
+        self.root.join("peers")
+    }
+}
