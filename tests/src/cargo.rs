@@ -1,14 +1,25 @@
 //! Where cargo put the `profiler` binary. It does not build it: `cargo xtask test` does.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
 /// The variable that names the binary.
 pub const BIN_VARIABLE: &str = "PROFILER_BIN";
 
-/// The built binary: named by the variable, or beside the running test.
+static CHOSEN: OnceLock<PathBuf> = OnceLock::new();
+
+/// Chooses the binary for this process; the first choice stays.
+pub(crate) fn choose(path: PathBuf) {
+    CHOSEN.get_or_init(|| path);
+}
+
+/// The built binary: chosen, named by the variable, or beside the running test.
 pub(crate) fn profiler() -> Result<PathBuf> {
+    if let Some(path) = CHOSEN.get() {
+        return Ok(path.clone());
+    }
     if let Some(path) = std::env::var_os(BIN_VARIABLE) {
         return Ok(PathBuf::from(path));
     }

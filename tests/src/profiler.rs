@@ -27,7 +27,12 @@ pub fn binary() -> Result<PathBuf> {
     crate::cargo::profiler()
 }
 
-/// A running `profiler`. Dropping it ends it.
+/// Chooses the binary for this process, in place of the variable; the first choice stays.
+pub fn use_binary(path: PathBuf) {
+    crate::cargo::choose(path);
+}
+
+/// A running `profiler`, or a peer that is started in its place. Dropping it ends it.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -120,14 +125,23 @@ impl Running {
     ///
     /// When it ends before.
     pub fn attached(&mut self) -> Result<Duration> {
+        self.says(|line| line.starts_with(ATTACHED))
+    }
+
+    /// Waits for a line on stderr; gives how long that took from the start.
+    ///
+    /// # Errors
+    ///
+    /// When it ends before.
+    pub fn says(&mut self, is_it: impl Fn(&str) -> bool) -> Result<Duration> {
         let stderr = self.stderr.as_mut().context("stderr was taken")?;
         while let Some((time, line)) = stderr.next()? {
-            if line.starts_with(ATTACHED) {
+            if is_it(&line) {
                 return Ok(time.saturating_duration_since(self.started));
             }
         }
         bail!(
-            "`profiler` ended before it was attached; it said: {:?}",
+            "it ended before it was attached; it said: {:?}",
             stderr.seen()
         )
     }

@@ -31,12 +31,6 @@ const PROGRAMS: &[(&[&str], &[&str])] = &[
     (&["/usr/lib/go-1.19/bin/go", "go"], &["golang-1.19-go"]),
 ];
 
-/// Of the peers' environment alone.
-const PEERS_PROGRAMS: &[(&[&str], &[&str])] = &[(
-    &["/usr/share/python-wheels", "pip3"],
-    &["python3-venv", "python3-pip"],
-)];
-
 /// The interpreters that sid's folder holds.
 const SID_PYTHONS: &[&str] = &["python3.13", "python3.14", "python3.15"];
 
@@ -46,10 +40,9 @@ const PEERS: &[&str] = &["py-spy==0.4.3", "austin-dist==4.0.0"];
 pub(crate) fn run(options: &Options) -> Result<()> {
     let cache = Cache::open()?;
     let _lock = cache.lock()?;
-    packages(PROGRAMS)?;
+    programs()?;
     sid(&cache)?;
     if options.peers {
-        packages(PEERS_PROGRAMS)?;
         peers(&cache)?;
     }
     let found = tests::pythons::all();
@@ -58,20 +51,23 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn packages(programs: &[(&[&str], &[&str])]) -> Result<()> {
-    let missing: BTreeSet<&str> = programs
+fn programs() -> Result<()> {
+    let is_here = |name: &&str| match Path::new(name).is_absolute() {
+        true => Path::new(name).exists(),
+        false => shell::is_there(name),
+    };
+    let missing: BTreeSet<&str> = PROGRAMS
         .iter()
-        .filter(|(names, _)| {
-            !names.iter().any(|name| {
-                Path::new(name).is_absolute() && Path::new(name).exists() || shell::is_there(name)
-            })
-        })
+        .filter(|(names, _)| !names.iter().any(is_here))
         .flat_map(|(_, packages)| packages.iter().copied())
         .collect();
-    if missing.is_empty() {
+    install(&missing.into_iter().collect::<Vec<_>>())
+}
+
+fn install(list: &[&str]) -> Result<()> {
+    if list.is_empty() {
         return Ok(());
     }
-    let list: Vec<&str> = missing.into_iter().collect();
     let hint = format!("type `sudo apt-get install {}`", list.join(" "));
     if !shell::is_there("apt-get") {
         bail!(
@@ -90,7 +86,7 @@ fn packages(programs: &[(&[&str], &[&str])]) -> Result<()> {
     let mut install = Command::new("apt-get");
     install
         .args(["install", "-y", "-q", "--no-install-recommends"])
-        .args(&list)
+        .args(list)
         .env("DEBIAN_FRONTEND", "noninteractive");
     shell::run(&mut install, &hint)
 }
@@ -227,6 +223,10 @@ fn peers(cache: &Cache) -> Result<()> {
         .all(|name| folder.join("bin").join(name).exists())
     {
         return Ok(());
+    }
+    let mut ask = Command::new("python3");
+    if shell::output(ask.args(["-c", "import ensurepip"])).is_err() {
+        install(&["python3-venv"])?;
     }
     eprintln!("installing {} into {}", PEERS.join(" "), folder.display());
     let mut venv = Command::new("python3");
