@@ -33,18 +33,14 @@ reasons! {
     RING_FULL = 0, "ring_full", "the ring was full: raise --ring-bytes or lower --rate";
     /// No per-CPU scratch memory; does not happen on a working kernel.
     NO_SCRATCH = 1, "no_scratch", "the kernel program had no scratch memory";
-    /// The user registers of the task could not be had.
-    NO_REGISTERS = 2, "no_registers", "the kernel gave no user registers for the task";
-    /// The task was already past its exit.
-    EXITING = 3, "exiting", "the thread was already exiting";
     /// User space could not decode the record.
-    MALFORMED = 4, "malformed", "a record of the ring could not be decoded";
+    MALFORMED = 2, "malformed", "a record of the ring could not be decoded";
     /// The record belongs to a process the profiler no longer knows.
-    UNKNOWN_PROCESS = 5, "unknown_process", "the sample's process was already forgotten";
+    UNKNOWN_PROCESS = 3, "unknown_process", "the sample's process was already forgotten";
     /// The record was still in the ring when the run ended and could not be drained in time.
-    UNDRAINED = 6, "undrained", "the sample was still in the ring when the run was broken off";
+    UNDRAINED = 4, "undrained", "the sample was still in the ring when the run was broken off";
     /// The counters say it was written, but it never came out of the ring.
-    UNACCOUNTED = 7, "unaccounted", "the kernel counted a sample that never arrived";
+    UNACCOUNTED = 5, "unaccounted", "the kernel counted a sample that never arrived";
 }
 
 /// How many counters of losses there are.

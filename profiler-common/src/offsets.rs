@@ -14,27 +14,19 @@ pub struct KernelOffsets {
     pub task_tgid: u32,
     /// `task_struct.__state` (`state` before 5.14).
     pub task_state: u32,
-    /// `task_struct.exit_state`.
-    pub task_exit_state: u32,
     /// `task_struct.thread.fsbase`, the TLS base on x86-64.
     pub task_fsbase: u32,
-    /// `task_struct.in_iowait`'s word, or [`NO_FIELD`].
-    pub task_in_iowait: u32,
     /// `pt_regs.sp`.
     pub regs_sp: u32,
     /// `pt_regs.ip`.
     pub regs_ip: u32,
-    /// `pt_regs.cs`.
-    pub regs_cs: u32,
     /// `pt_regs.orig_ax`: the system call's number while inside one, else negative.
     pub regs_orig_ax: u32,
     /// 1 where `sched_switch` passes the previous state as its fourth argument (5.18 and later).
     pub switch_passes_state: u32,
-    /// Padding, zero.
-    pub _pad: u32,
 }
 
-const _: () = assert!(size_of::<KernelOffsets>() == 48);
+const _: () = assert!(size_of::<KernelOffsets>() == 32);
 
 #[cfg(feature = "user")]
 crate::pod!(KernelOffsets);

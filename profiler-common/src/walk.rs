@@ -12,7 +12,9 @@ use crate::plan::{NO_FIELD, WalkPlan};
 /// Most frames a record keeps: half from the leaf, half from the root when the chain is longer.
 pub const MAX_FRAMES: usize = 512;
 /// Most frames a walk follows before it gives up reaching the root.
-pub const MAX_WALK: u32 = 2048;
+pub const MAX_WALK: u32 = 4096;
+/// The same where the kernel has no `bpf_loop` (before 5.17): its verifier follows each step.
+pub const MAX_WALK_UNROLLED: u32 = 512;
 
 /// Words of a [`Block`].
 pub const BLOCK_WORDS: usize = 32;
@@ -140,80 +142,142 @@ pub fn first_frame<R: Reader>(reader: &mut R, plan: &WalkPlan, state: &Block) ->
     }
 }
 
-/// Follow the chain from `frame` to its root and keep both ends in `frames`.
-///
-/// `block` is scratch memory. The leaf end is `plan.max_frames / 2` frames; what comes after it
-/// goes round in the rest of the buffer, so that the last ones stay. [`root_start`] tells where
-/// that ring begins.
-#[inline(always)]
-pub fn walk<R: Reader>(
-    reader: &mut R,
-    plan: &WalkPlan,
-    mut frame: u64,
-    block: &mut Block,
-    frames: &mut [RawFrame; MAX_FRAMES],
-) -> Walked {
-    let half = (plan.max_frames / 2).clamp(1, MAX_FRAMES as u32 / 2);
-    let mut depth = 0u32;
-    let mut end = END_TOO_DEEP;
-    // Brent's cycle search: compare with one remembered frame, remember anew at powers of two.
-    let mut remembered = 0u64;
-    let mut next_memory = 16u32;
-    let mut step = 0u32;
-    while step < MAX_WALK {
+/// A walk under way. It lives wherever its driver keeps it (the kernel's in a map), so that one
+/// step needs nothing but it, a reader, a block and the buffer.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Chain {
+    plan: WalkPlan,
+    frame: u64,
+    /// Brent's cycle search: one remembered frame, remembered anew at powers of two.
+    remembered: u64,
+    next_memory: u32,
+    steps: u32,
+    depth: u32,
+    /// Frames kept at either end.
+    half: u32,
+    /// Where in the root end's ring the next frame goes.
+    ring: u32,
+    end: u32,
+}
+
+impl Chain {
+    /// Begin at `frame`.
+    #[inline(always)]
+    pub fn start(plan: &WalkPlan, frame: u64) -> Self {
+        Self {
+            plan: *plan,
+            frame,
+            remembered: 0,
+            next_memory: 16,
+            steps: 0,
+            depth: 0,
+            half: (plan.max_frames / 2).clamp(1, MAX_FRAMES as u32 / 2),
+            ring: 0,
+            end: END_TOO_DEEP,
+        }
+    }
+
+    /// Follow one link; false when the walk is over. The driver bounds the steps by [`MAX_WALK`].
+    ///
+    /// The leaf end fills the front half of `frames`; what comes after it goes round in the
+    /// other half, so that the last ones stay. [`root_start`] tells where that ring begins.
+    #[inline(always)]
+    pub fn step<R: Reader>(
+        &mut self,
+        reader: &mut R,
+        block: &mut Block,
+        frames: &mut [RawFrame; MAX_FRAMES],
+    ) -> bool {
+        let frame = self.frame;
         if frame == 0 {
-            end = END_COMPLETE;
-            break;
+            self.end = END_COMPLETE;
+            return false;
         }
         if frame & 7 != 0 {
-            end = END_BAD_POINTER;
-            break;
+            self.end = END_BAD_POINTER;
+            return false;
         }
-        if frame == remembered {
-            end = END_CYCLE;
-            break;
+        if frame == self.remembered {
+            self.end = END_CYCLE;
+            return false;
         }
-        if step == next_memory {
-            remembered = frame;
-            next_memory <<= 1;
+        if self.steps == self.next_memory {
+            self.remembered = frame;
+            self.next_memory <<= 1;
         }
+        self.steps += 1;
+        let plan = &self.plan;
         if !reader.block(frame, plan.frame_bytes, block) {
-            end = END_UNREADABLE;
-            break;
+            self.end = END_UNREADABLE;
+            return false;
         }
+        self.frame = block.u64(plan.frame_previous);
         let owner = if plan.frame_owner == NO_FIELD {
             0
         } else {
-            block.u8(plan.frame_owner) as u32
+            u32::from(block.u8(plan.frame_owner))
         };
-        if owner < plan.shim_owner {
-            let instr = if plan.instr_bytes == 4 {
-                block.u32(plan.frame_instr) as i32 as i64 as u64
-            } else {
-                block.u64(plan.frame_instr)
-            };
-            let slot = if depth < half {
-                depth
-            } else {
-                half + (depth - half) % half
-            };
-            frames[slot as usize & (MAX_FRAMES - 1)] = RawFrame {
-                code: block.u64(plan.frame_code) & plan.code_mask,
-                instr,
-            };
-            depth += 1;
+        if owner >= plan.shim_owner {
+            return true;
         }
-        frame = block.u64(plan.frame_previous);
-        step += 1;
+        let instr = if plan.instr_bytes == 4 {
+            i64::from(block.u32(plan.frame_instr) as i32) as u64
+        } else {
+            block.u64(plan.frame_instr)
+        };
+        let slot = if self.depth < self.half {
+            self.depth
+        } else {
+            let slot = self.half + self.ring;
+            self.ring = if self.ring + 1 < self.half {
+                self.ring + 1
+            } else {
+                0
+            };
+            slot
+        };
+        frames[slot as usize & (MAX_FRAMES - 1)] = RawFrame {
+            code: block.u64(plan.frame_code) & plan.code_mask,
+            instr,
+        };
+        self.depth += 1;
+        true
     }
-    let kept = if depth < half * 2 { depth } else { half * 2 };
-    let leaf = if depth < half { depth } else { half };
-    Walked {
-        end,
-        depth,
-        leaf,
-        kept,
+
+    /// What it came to.
+    #[inline(always)]
+    pub fn walked(&self) -> Walked {
+        let both = self.half * 2;
+        Walked {
+            end: self.end,
+            depth: self.depth,
+            leaf: if self.depth < self.half {
+                self.depth
+            } else {
+                self.half
+            },
+            kept: if self.depth < both { self.depth } else { both },
+        }
     }
+}
+
+/// Follow the chain from `frame` to its root and keep both ends in `frames`: the driver for all
+/// who have a plain loop.
+pub fn walk<R: Reader>(
+    reader: &mut R,
+    plan: &WalkPlan,
+    frame: u64,
+    block: &mut Block,
+    frames: &mut [RawFrame; MAX_FRAMES],
+) -> Walked {
+    let mut chain = Chain::start(plan, frame);
+    for _ in 0..MAX_WALK {
+        if !chain.step(reader, block, frames) {
+            break;
+        }
+    }
+    chain.walked()
 }
 
 /// Where in the root end's ring its leaf-most frame stands: rotate `frames[leaf..kept]` left by

@@ -1,1 +1,76 @@
-//! The room `assembler`.
+//! Events in the order of their time.
+//!
+//! The ring keeps the order in which CPUs reserved room, which is nearly the order of time: a
+//! CPU reserves at the end of its program. So what is younger than a short horizon waits for
+//! the next batch, and the rest is sorted. It keeps no more than one batch.
+
+use crate::{wire::Event, words::MonotonicNs};
+
+/// Longer than any of the programs takes between reading the clock and reserving room.
+const HORIZON_NS: u64 = 2_000_000;
+
+/// Collects batches, hands on what is settled.
+#[derive(Debug, Default)]
+pub struct Assembler {
+    waiting: Vec<Event>,
+    ready: Vec<Event>,
+}
+
+impl Assembler {
+    /// Take an event, in the ring's order.
+    pub fn push(&mut self, event: Event) {
+        self.waiting.push(event);
+    }
+
+    /// The events that are older than the horizon at `now`, oldest first.
+    pub fn settled(&mut self, now: MonotonicNs) -> impl Iterator<Item = Event> {
+        let horizon = MonotonicNs(now.0.saturating_sub(HORIZON_NS));
+        // Stable: events of one instant keep the ring's order.
+        self.waiting.sort_by_key(Event::time);
+        let settled = self
+            .waiting
+            .partition_point(|event| event.time() <= horizon);
+        self.ready.extend(self.waiting.drain(..settled));
+        self.ready.drain(..)
+    }
+
+    /// All that is left, at the end of a run.
+    pub fn rest(&mut self) -> impl Iterator<Item = Event> {
+        self.settled(MonotonicNs(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::Pid;
+
+    fn exec(time: u64) -> Event {
+        Event::Exec {
+            time: MonotonicNs(time),
+            pid: Pid(1),
+        }
+    }
+
+    fn times(events: impl Iterator<Item = Event>) -> Vec<u64> {
+        events.map(|event| event.time().0).collect()
+    }
+
+    #[test]
+    fn events_come_out_by_time_and_the_young_wait() {
+        let mut assembler = Assembler::default();
+        for time in [30, 10, 20, HORIZON_NS + 50] {
+            assembler.push(exec(time));
+        }
+        assert_eq!(
+            times(assembler.settled(MonotonicNs(HORIZON_NS + 25))),
+            [10, 20]
+        );
+        assembler.push(exec(25));
+        assert_eq!(
+            times(assembler.settled(MonotonicNs(HORIZON_NS + 40))),
+            [25, 30]
+        );
+        assert_eq!(times(assembler.rest()), [HORIZON_NS + 50]);
+    }
+}

@@ -1,1 +1,375 @@
-//! The room `wire`.
+//! From the ring's bytes to events. Malformed input is a typed error, never a panic.
+//!
+//! Pure: it knows the records of `profiler-common` and nothing of where they come from.
+
+use std::fmt;
+
+use bytes::Bytes;
+use profiler_common::{
+    record::{
+        FLAG_GC_KNOWN, FLAG_GC_RUNNING, FLAG_GIL_HELD, FLAG_GIL_KNOWN, FLAG_GIL_WANTED,
+        FLAG_IN_KERNEL, FLAG_STATE_FROM_MAP, FLAG_STATE_FROM_TLS, KIND_EXEC, KIND_EXIT, KIND_FORK,
+        KIND_SAMPLE, LifeRecord, RecordHead, SampleRecord,
+    },
+    walk::{MAX_FRAMES, RawFrame},
+};
+
+use crate::words::{
+    Cpu, DurationNs, Generation, MonotonicNs, Pid, PthreadId, RemoteAddr, ThreadStateAddr, Tid,
+};
+
+/// What the kernel told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A tick on a thread of a target.
+    Tick(Tick),
+    /// A thread or a child process appeared.
+    Fork {
+        /// When.
+        time: MonotonicNs,
+        /// The process that forked.
+        parent: Pid,
+        /// The process of the new thread; equal to `parent` for a thread.
+        pid: Pid,
+        /// The new thread.
+        tid: Tid,
+    },
+    /// A process replaced its program.
+    Exec {
+        /// When.
+        time: MonotonicNs,
+        /// The process.
+        pid: Pid,
+    },
+    /// A thread ended.
+    Exit {
+        /// When.
+        time: MonotonicNs,
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+        /// Its time on a CPU since its process became a target.
+        on_cpu: DurationNs,
+    },
+}
+
+impl Event {
+    /// When it happened.
+    #[must_use]
+    pub const fn time(&self) -> MonotonicNs {
+        match self {
+            Self::Tick(tick) => tick.time,
+            Self::Fork { time, .. } | Self::Exec { time, .. } | Self::Exit { time, .. } => *time,
+        }
+    }
+}
+
+/// How the kernel found the thread state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateFrom {
+    /// From thread-local storage, read at the tick.
+    Tls,
+    /// From the map that user space fills.
+    Map,
+    /// It was the runtime's current one.
+    Holder,
+}
+
+/// One tick. The flags are those of `profiler_common::record`, behind questions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tick {
+    /// When.
+    pub time: MonotonicNs,
+    /// The process.
+    pub pid: Pid,
+    /// The thread.
+    pub tid: Tid,
+    /// The CPU.
+    pub cpu: Cpu,
+    /// Periods it stands for.
+    pub periods: u32,
+    /// User instruction pointer.
+    pub ip: RemoteAddr,
+    /// User stack pointer.
+    pub sp: RemoteAddr,
+    /// The TLS base, which is the pthread id.
+    pub tls_base: PthreadId,
+    /// The Python thread state and how it was found.
+    pub thread_state: Option<(ThreadStateAddr, StateFrom)>,
+    /// The scheduler generation.
+    pub generation: Generation,
+    /// The system call it was in.
+    pub syscall: Option<u32>,
+    /// A `walk::END_` constant.
+    pub walk_end: u32,
+    /// Frames the chain had.
+    pub depth: u32,
+    /// How many of `frames` are the leaf end.
+    pub leaf_frames: u32,
+    flags: u32,
+    frames: Bytes,
+}
+
+impl Tick {
+    /// Whether the tick landed in the kernel.
+    #[must_use]
+    pub const fn in_kernel(&self) -> bool {
+        self.flags & FLAG_IN_KERNEL != 0
+    }
+
+    /// Whether the thread held the GIL; `None` when it could not be told.
+    #[must_use]
+    pub const fn holds_gil(&self) -> Option<bool> {
+        if self.flags & FLAG_GIL_KNOWN == 0 {
+            None
+        } else {
+            Some(self.flags & FLAG_GIL_HELD != 0)
+        }
+    }
+
+    /// Whether the thread was recorded as asking for the GIL.
+    #[must_use]
+    pub const fn wants_gil(&self) -> bool {
+        self.flags & FLAG_GIL_WANTED != 0
+    }
+
+    /// Whether a collection was running; `None` when it could not be told.
+    #[must_use]
+    pub const fn collecting(&self) -> Option<bool> {
+        if self.flags & FLAG_GC_KNOWN == 0 {
+            None
+        } else {
+            Some(self.flags & FLAG_GC_RUNNING != 0)
+        }
+    }
+
+    /// How many frames came along.
+    #[must_use]
+    pub const fn frame_count(&self) -> usize {
+        self.frames.len() / size_of::<RawFrame>()
+    }
+
+    /// The frames as they came: the leaf end, then the ring of the root end.
+    pub fn frames(&self) -> impl Iterator<Item = RawFrame> {
+        self.frames
+            .chunks_exact(size_of::<RawFrame>())
+            .map(|bytes| RawFrame {
+                code: u64_at(bytes, 0),
+                instr: u64_at(bytes, 8),
+            })
+    }
+}
+
+/// Why bytes are no event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WireError {
+    /// Shorter than its kind of record; how many bytes there were.
+    TooShort(usize),
+    /// The record says it has another length than it has.
+    LengthMismatch {
+        /// What it says.
+        says: u32,
+        /// What it has.
+        has: usize,
+    },
+    /// No such kind.
+    UnknownKind(u32),
+    /// More frames than a record may have.
+    TooManyFrames(u32),
+}
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooShort(bytes) => write!(f, "record of {bytes} bytes is too short"),
+            Self::LengthMismatch { says, has } => {
+                write!(f, "record says {says} bytes and has {has}")
+            }
+            Self::UnknownKind(kind) => write!(f, "record of unknown kind {kind}"),
+            Self::TooManyFrames(frames) => write!(f, "record with {frames} frames"),
+        }
+    }
+}
+
+impl std::error::Error for WireError {}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes
+        .get(at..at + 4)
+        .and_then(|word| word.try_into().ok())
+        .map_or(0, u32::from_le_bytes)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes
+        .get(at..at + 8)
+        .and_then(|word| word.try_into().ok())
+        .map_or(0, u64::from_le_bytes)
+}
+
+/// Where each field lies; the structures are `repr(C)`, so the compiler says.
+macro_rules! at {
+    ($record:ty, $field:ident) => {
+        std::mem::offset_of!($record, $field)
+    };
+}
+
+/// Decode one record.
+///
+/// # Errors
+/// [`WireError`]: the caller counts the record as lost.
+pub fn decode(bytes: &Bytes) -> Result<Event, WireError> {
+    let has = bytes.len();
+    if has < size_of::<RecordHead>() {
+        return Err(WireError::TooShort(has));
+    }
+    let says = u32_at(bytes, at!(RecordHead, bytes));
+    if says as usize != has {
+        return Err(WireError::LengthMismatch { says, has });
+    }
+    let time = MonotonicNs(u64_at(bytes, at!(RecordHead, time_ns)));
+    let pid = Pid(u32_at(bytes, at!(RecordHead, tgid)));
+    let tid = Tid(u32_at(bytes, at!(RecordHead, tid)));
+    let kind = u32_at(bytes, at!(RecordHead, kind));
+    if matches!(kind, KIND_FORK | KIND_EXEC | KIND_EXIT) && has < size_of::<LifeRecord>() {
+        return Err(WireError::TooShort(has));
+    }
+    match kind {
+        KIND_SAMPLE => tick(bytes, time, pid, tid).map(Event::Tick),
+        KIND_FORK => {
+            let parent = Pid(u32_at(bytes, at!(LifeRecord, parent_tgid)));
+            Ok(Event::Fork {
+                time,
+                parent,
+                pid,
+                tid,
+            })
+        }
+        KIND_EXEC => Ok(Event::Exec { time, pid }),
+        KIND_EXIT => {
+            let on_cpu = DurationNs(u64_at(bytes, at!(LifeRecord, on_cpu_ns)));
+            Ok(Event::Exit {
+                time,
+                pid,
+                tid,
+                on_cpu,
+            })
+        }
+        other => Err(WireError::UnknownKind(other)),
+    }
+}
+
+fn tick(bytes: &Bytes, time: MonotonicNs, pid: Pid, tid: Tid) -> Result<Tick, WireError> {
+    const HEAD: usize = size_of::<SampleRecord>();
+    let has = bytes.len();
+    if has < HEAD {
+        return Err(WireError::TooShort(has));
+    }
+    let frames = u32_at(bytes, at!(SampleRecord, frames));
+    if frames as usize > MAX_FRAMES {
+        return Err(WireError::TooManyFrames(frames));
+    }
+    let expected = HEAD + frames as usize * size_of::<RawFrame>();
+    if expected != has {
+        return Err(WireError::LengthMismatch {
+            says: expected as u32,
+            has,
+        });
+    }
+    let flags = u32_at(bytes, at!(SampleRecord, flags));
+    let from = match flags {
+        _ if flags & FLAG_STATE_FROM_TLS != 0 => StateFrom::Tls,
+        _ if flags & FLAG_STATE_FROM_MAP != 0 => StateFrom::Map,
+        _ => StateFrom::Holder,
+    };
+    let state = u64_at(bytes, at!(SampleRecord, thread_state));
+    let syscall = u32_at(bytes, at!(SampleRecord, syscall)).cast_signed();
+    Ok(Tick {
+        time,
+        pid,
+        tid,
+        cpu: Cpu(u32_at(bytes, at!(SampleRecord, cpu))),
+        periods: u32_at(bytes, at!(SampleRecord, periods)),
+        ip: RemoteAddr(u64_at(bytes, at!(SampleRecord, user_ip))),
+        sp: RemoteAddr(u64_at(bytes, at!(SampleRecord, user_sp))),
+        tls_base: PthreadId(u64_at(bytes, at!(SampleRecord, tls_base))),
+        thread_state: (state != 0).then_some((ThreadStateAddr(state), from)),
+        generation: Generation(u64_at(bytes, at!(SampleRecord, generation))),
+        syscall: u32::try_from(syscall).ok(),
+        walk_end: u32_at(bytes, at!(SampleRecord, walk_end)),
+        depth: u32_at(bytes, at!(SampleRecord, depth)),
+        leaf_frames: u32_at(bytes, at!(SampleRecord, leaf_frames)).min(frames),
+        flags,
+        frames: bytes.slice(HEAD..),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: u32, bytes: u32, extra: &[(usize, u32)], length: usize) -> Bytes {
+        let mut raw = vec![0u8; length];
+        let mut put = |at: usize, value: u32| raw[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        put(at!(RecordHead, kind), kind);
+        put(at!(RecordHead, bytes), bytes);
+        for &(at, value) in extra {
+            put(at, value);
+        }
+        Bytes::from(raw)
+    }
+
+    #[test]
+    fn what_is_no_record_is_a_typed_error() {
+        let frames = at!(SampleRecord, frames);
+        let cases = [
+            (Bytes::new(), WireError::TooShort(0)),
+            (record(1, 24, &[], 24), WireError::TooShort(24)),
+            (record(2, 24, &[], 24), WireError::TooShort(24)),
+            (
+                record(1, 100, &[], 96),
+                WireError::LengthMismatch { says: 100, has: 96 },
+            ),
+            (record(9, 40, &[], 40), WireError::UnknownKind(9)),
+            (
+                record(1, 96, &[(frames, 1)], 96),
+                WireError::LengthMismatch { says: 112, has: 96 },
+            ),
+            (
+                record(1, 96, &[(frames, u32::MAX)], 96),
+                WireError::TooManyFrames(u32::MAX),
+            ),
+        ];
+        for (bytes, expected) in cases {
+            assert_eq!(decode(&bytes), Err(expected));
+        }
+    }
+
+    #[test]
+    fn a_sample_keeps_its_frames() {
+        let frames = at!(SampleRecord, frames);
+        let leaf = at!(SampleRecord, leaf_frames);
+        let flags = at!(SampleRecord, flags);
+        let bytes = record(
+            KIND_SAMPLE,
+            128,
+            &[
+                (frames, 2),
+                (leaf, 7),
+                (flags, FLAG_GIL_KNOWN | FLAG_GIL_HELD),
+                (96, 5),
+                (112, 6),
+            ],
+            128,
+        );
+        let Ok(Event::Tick(tick)) = decode(&bytes) else {
+            panic!("no tick")
+        };
+        let codes: Vec<u64> = tick.frames().map(|frame| frame.code).collect();
+        assert_eq!(codes, [5, 6]);
+        assert_eq!(tick.leaf_frames, 2, "a forged leaf count is bounded");
+        assert_eq!(tick.holds_gil(), Some(true));
+        assert_eq!(tick.collecting(), None);
+    }
+}

@@ -27,7 +27,9 @@ pub struct Torn {
     pub samples: u64,
     /// Samples in which one of the known functions occurs.
     pub known: u64,
-    /// Those of them with an impossible caller and callee, or cut off at the root.
+    /// Those of them with a mark in place of a frame: cut or not readable.
+    pub marked: u64,
+    /// Those of the known with an impossible caller and callee, or cut off at the root.
     pub impossible: u64,
 }
 
@@ -89,7 +91,9 @@ impl Folded {
         let mut torn = Torn::default();
         for stack in &self.stacks {
             torn.samples += stack.count;
-            let names: Vec<&str> = stack.frames.iter().map(|frame| name(frame)).collect();
+            // The collector's frame is nobody's callee: any function can set it off.
+            let frames = stack.frames.iter().filter(|frame| *frame != "<GC>");
+            let names: Vec<&str> = frames.map(|frame| name(frame)).collect();
             let is_callee = |name: &str| pairs.iter().any(|(_, callee)| callee == name);
             if !names.iter().any(|name| is_callee(name)) {
                 continue;
@@ -102,16 +106,25 @@ impl Folded {
             };
             // `run` is every thread's: what else it calls is not this target's to say.
             let is_caller = |name: &str| name != "run" && pairs.iter().any(|pair| pair.0 == name);
+            let marked = names.iter().any(|name| is_mark(name));
             let impossible = names.windows(2).any(|pair| {
-                (is_callee(pair[1]) || is_caller(pair[0])) && !allowed(pair[0], pair[1])
+                !pair.iter().any(|name| is_mark(name))
+                    && (is_callee(pair[1]) || is_caller(pair[0]))
+                    && !allowed(pair[0], pair[1])
             });
             let rooted = names.contains(&"_bootstrap") || names.contains(&"<module>");
-            if impossible || !rooted {
+            torn.marked += if marked { stack.count } else { 0 };
+            if impossible || !(rooted || marked) {
                 torn.impossible += stack.count;
             }
         }
         torn
     }
+}
+
+/// Whether a label stands in place of frames, as `[… 3 frames cut]` does.
+fn is_mark(label: &str) -> bool {
+    label.starts_with('[')
 }
 
 /// The bare name of a function in a frame's label, `qualname (file:line)`: without its place and
@@ -148,9 +161,11 @@ mod tests {
     #[test]
     fn an_impossible_caller_or_a_lost_root_is_torn() {
         let check = |stack: &str, known: u64, impossible: u64| {
+            let marked = if stack.contains('[') { 3 } else { 0 };
             let expected = Torn {
                 samples: 3,
                 known,
+                marked,
                 impossible,
             };
             assert_eq!(judge(&format!("{stack} 3")), expected, "{stack}");
@@ -163,6 +178,10 @@ mod tests {
         check("_bootstrap;run;f", 3, 3);
         check("_bootstrap;run;work;f;work", 3, 3);
         check("run;work;f", 3, 3);
+        check("_bootstrap;run;work;f;<GC>", 3, 0);
+        check("[unreadable: it is not resident];work;f", 3, 0);
+        check("_bootstrap;run;[… 2 frames cut];g", 3, 0);
+        check("_bootstrap;run;g;[… 2 frames cut];g", 3, 3);
     }
 
     #[test]

@@ -69,21 +69,41 @@ pub struct Thread {
     pub samples: u64,
     /// The time they stand for.
     pub sampled_ns: u64,
-    /// The time the scheduler gave it.
-    pub scheduler_ns: u64,
+    /// The time the scheduler gave it; none where that could not be had.
+    pub scheduler_ns: Option<u64>,
+}
+
+impl Thread {
+    /// The samples' time, seconds.
+    #[must_use]
+    pub fn sampled_s(&self) -> f64 {
+        self.sampled_ns as f64 / 1e9
+    }
+
+    /// The scheduler's time, seconds.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be had.
+    pub fn scheduler_s(&self) -> Result<f64> {
+        let ns = self
+            .scheduler_ns
+            .with_context(|| format!("thread {} has no scheduler's account", self.tid))?;
+        Ok(ns as f64 / 1e9)
+    }
 }
 
 /// What the profiler itself cost.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Cost {
     /// CPU time of its process.
-    pub cpu_ns: u64,
-    /// Time of its kernel programs.
-    pub bpf_ns: u64,
-    /// Runs of its kernel programs.
-    pub bpf_runs: u64,
-    /// Its resident memory.
-    pub rss_bytes: u64,
+    pub cpu_ns: Option<u64>,
+    /// Time of its kernel programs, where the kernel counts it.
+    pub bpf_ns: Option<u64>,
+    /// Runs of its kernel programs, where the kernel counts them.
+    pub bpf_runs: Option<u64>,
+    /// Its largest resident memory.
+    pub rss_bytes: Option<u64>,
 }
 
 impl Ledger {

@@ -57,8 +57,8 @@ fn check(python: &Python, script: &str, arguments: &[&str]) -> Result<()> {
         let thread = ledger
             .thread(account.tid)
             .with_context(|| format!("no thread {} in {ledger:?}", account.tid))?;
-        let sampled = thread.sampled_ns as f64 / 1e9;
-        let scheduled = thread.scheduler_ns as f64 / 1e9;
+        let sampled = thread.sampled_s();
+        let scheduled = thread.scheduler_s()?;
         let told = format!(
             "`{}`: sampled {sampled:.3} s, scheduler {scheduled:.3} s, own clock {:.3} s, /proc {:.3} s",
             account.name, account.cpu_s, account.stat_s

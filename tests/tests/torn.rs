@@ -24,6 +24,10 @@ fn check(python: &Python, script: &str, arguments: &[&str]) -> Result<()> {
         torn.known * 100 >= torn.samples * 99,
         "samples without any known function: {torn:?}"
     );
+    ensure!(
+        torn.marked * 1000 <= torn.samples,
+        "frames that could not be read: {torn:?}"
+    );
     let not_kernel = ledger.samples - ledger.from("kernel");
     ensure!(
         not_kernel * 1000 <= ledger.samples,

@@ -4,9 +4,26 @@
 //! that doing it again repairs it. A lock keeps two from filling the same place.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+
+/// `$PROFILER_CACHE`, else `profiler-build` in the user's cache folder, where the tests look for
+/// it too.
+pub(crate) fn folder() -> PathBuf {
+    tests::pythons::cache().unwrap_or_else(|| workspace_root().join("target/cache"))
+}
+
+/// The workspace's top folder.
+pub(crate) fn workspace_root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+/// Where cargo builds.
+pub(crate) fn target_dir(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
 
 /// The folder and its places.
 #[derive(Debug)]
@@ -17,8 +34,7 @@ pub(crate) struct Cache {
 impl Cache {
     /// Opens the folder, making it when it is not there.
     pub(crate) fn open() -> Result<Self> {
-        let root = tests::pythons::cache()
-            .context("no cache folder: set PROFILER_CACHE to a folder that may be filled")?;
+        let root = folder();
         std::fs::create_dir_all(&root).with_context(|| {
             format!(
                 "`{}` cannot be made: set PROFILER_CACHE to a folder that may be filled",

@@ -4,6 +4,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::cache;
+
 /// Shows a command, runs it, and fails with `hint` when it does.
 pub(crate) fn run(command: &mut Command, hint: &str) -> Result<()> {
     eprintln!("$ {}", spelled(command));
@@ -54,15 +56,9 @@ fn spelled(command: &Command) -> String {
         .join(" ")
 }
 
-/// The workspace's own folder.
-pub(crate) fn workspace() -> std::path::PathBuf {
-    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).to_owned()
-}
-
 /// The cargo that runs this.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(workspace());
+    command.current_dir(cache::workspace_root());
     command
 }

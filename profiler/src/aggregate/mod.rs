@@ -1,1 +1,18 @@
-//! The room `aggregate`.
+//! From samples to a profile: a bounded builder, and the [`Profile`] that it closes into and
+//! that never changes again; beside it the accounts of the run.
+//!
+//! Nothing here formats a file or reads a clock: times come with the samples and the caller.
+
+mod accounts;
+mod builder;
+mod figures;
+mod ledger;
+mod meta;
+mod profile;
+
+pub use accounts::Remark;
+pub use builder::{Limits, ProfileBuilder};
+pub use figures::{count, percent, seconds};
+pub use ledger::{FramesFromCounts, GilCounts, Ledger, ProfilerCost, ThreadAccount};
+pub use meta::{ProfileMeta, ThreadIndex, ThreadInfo};
+pub use profile::{Beyond, Entry, Moment, Profile, Timeline};

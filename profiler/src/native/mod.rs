@@ -1,1 +1,124 @@
-//! The room `native`.
+//! Names for native addresses: what a thread does when it runs no Python.
+//!
+//! The only room that imports blazesym. It names one address at a time and unwinds nothing yet.
+//! An address without a name is a result with its reason, never an error.
+
+use std::sync::Arc;
+
+use blazesym::symbolize::{
+    Input, Symbolized, Symbolizer,
+    source::{Process, Source},
+};
+use rustc_hash::FxHashMap;
+
+use crate::words::{Pid, RemoteAddr};
+
+/// What a native address is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum NativeFrame {
+    /// In this function.
+    Known {
+        /// The demangled name.
+        function: Arc<str>,
+        /// File name of the module, where it is known.
+        module: Option<Arc<str>>,
+    },
+    /// No name was found.
+    Unknown {
+        /// The address.
+        addr: RemoteAddr,
+        /// Why.
+        reason: &'static str,
+    },
+}
+
+/// Gives names to addresses; the trait keeps the pipeline testable without files.
+pub trait Symbols {
+    /// What is at `addr` in `pid`.
+    fn name(&mut self, pid: Pid, addr: RemoteAddr) -> NativeFrame;
+}
+
+/// Most names kept; when there are more, all are forgotten and learned anew.
+const MAX_NAMES: usize = 1 << 16;
+
+/// Names from ELF symbols, perf maps and the vdso.
+pub struct LiveSymbols {
+    symbolizer: Symbolizer,
+    names: FxHashMap<(Pid, RemoteAddr), NativeFrame>,
+}
+
+impl std::fmt::Debug for LiveSymbols {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LiveSymbols").field("names", &self.names.len()).finish_non_exhaustive()
+    }
+}
+
+impl Default for LiveSymbols {
+    fn default() -> Self {
+        Self {
+            symbolizer: Symbolizer::builder().enable_code_info(false).build(),
+            names: FxHashMap::default(),
+        }
+    }
+}
+
+impl LiveSymbols {
+    fn look_up(&self, pid: Pid, addr: RemoteAddr) -> NativeFrame {
+        let mut process = Process::new(pid.0.into());
+        process.debug_syms = false;
+        let source = Source::Process(process);
+        let unknown = |reason| NativeFrame::Unknown { addr, reason };
+        match self.symbolizer.symbolize_single(&source, Input::AbsAddr(addr.0)) {
+            Ok(Symbolized::Sym(symbol)) => NativeFrame::Known {
+                function: symbol.name.as_ref().into(),
+                module: symbol.module.map(|module| {
+                    let path = module.to_string_lossy();
+                    path.rsplit('/').next().unwrap_or(&path).into()
+                }),
+            },
+            Ok(Symbolized::Unknown(reason)) => unknown(match reason {
+                blazesym::symbolize::Reason::Unmapped => "not mapped any more",
+                blazesym::symbolize::Reason::MissingComponent => "code of no file",
+                blazesym::symbolize::Reason::MissingSyms => "module without symbols",
+                blazesym::symbolize::Reason::UnknownAddr => "no symbol at the address",
+                _ => "not understood",
+            }),
+            Err(_) => unknown("module could not be read"),
+        }
+    }
+}
+
+impl Symbols for LiveSymbols {
+    fn name(&mut self, pid: Pid, addr: RemoteAddr) -> NativeFrame {
+        if let Some(known) = self.names.get(&(pid, addr)) {
+            return known.clone();
+        }
+        if self.names.len() >= MAX_NAMES {
+            self.names.clear();
+        }
+        let found = self.look_up(pid, addr);
+        self.names.insert((pid, addr), found.clone());
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_this_program_has_its_name_and_a_wild_one_has_a_reason() {
+        let mut symbols = LiveSymbols::default();
+        let pid = Pid(std::process::id());
+        let here = an_address_of_this_program_has_its_name_and_a_wild_one_has_a_reason as fn();
+        let here = RemoteAddr(here as usize as u64);
+        let NativeFrame::Known { function, .. } = symbols.name(pid, here) else {
+            panic!("{:?}", symbols.name(pid, here));
+        };
+        assert!(function.contains("an_address_of_this_program"), "{function}");
+        assert_eq!(
+            symbols.name(pid, RemoteAddr(8)),
+            NativeFrame::Unknown { addr: RemoteAddr(8), reason: "not mapped any more" }
+        );
+    }
+}

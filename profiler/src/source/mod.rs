@@ -1,1 +1,15 @@
-//! The room `source`.
+//! The front door: the kernel programs, loaded, attached and read.
+//!
+//! The only room that imports aya. It hands on the ring's bytes as they are; what they mean is
+//! `wire`'s. It knows no Python.
+
+pub mod btf;
+pub mod capabilities;
+mod error;
+pub mod kernel;
+pub mod log;
+pub mod offsets;
+pub mod ring;
+
+pub use error::KernelError;
+pub use kernel::{Kernel, KernelOptions, TickProgram};

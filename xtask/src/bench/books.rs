@@ -61,8 +61,8 @@ fn balance(
         let thread = ledger
             .thread(account.tid)
             .with_context(|| format!("the ledger has no thread {}", account.tid))?;
-        let sampled = thread.sampled_ns as f64 / 1e9;
-        let scheduled = thread.scheduler_ns as f64 / 1e9;
+        let sampled = thread.sampled_s();
+        let scheduled = thread.scheduler_s()?;
         let off = [
             (sampled / scheduled - 1.0).abs(),
             (sampled / account.stat_s - 1.0).abs(),

@@ -88,10 +88,13 @@ fn each(setting: &Setting, script: &str, argument: &str) -> Result<Each> {
         let long = run(setting.pick("3s", "6s"))?;
         let samples = long.samples.saturating_sub(short.samples) as f64;
         anyhow::ensure!(samples > 0.0, "no samples: {long:?}");
-        let us = |long: u64, short: u64| (long as f64 - short as f64) / 1e3 / samples;
-        kernel.push(us(long.profiler.bpf_ns, short.profiler.bpf_ns));
-        user.push(us(long.profiler.cpu_ns, short.profiler.cpu_ns));
-        rss_bytes = rss_bytes.max(long.profiler.rss_bytes);
+        let us = |long: Option<u64>, short: Option<u64>| -> Result<f64> {
+            let (long, short) = long.zip(short).context("the ledger has no cost")?;
+            Ok((long as f64 - short as f64) / 1e3 / samples)
+        };
+        kernel.push(us(long.profiler.bpf_ns, short.profiler.bpf_ns)?);
+        user.push(us(long.profiler.cpu_ns, short.profiler.cpu_ns)?);
+        rss_bytes = rss_bytes.max(long.profiler.rss_bytes.unwrap_or(u64::MAX));
     }
     Ok(Each {
         kernel_us: measure::median(&kernel),

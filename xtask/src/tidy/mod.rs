@@ -17,7 +17,7 @@ use std::fmt;
 
 use anyhow::{Result, bail};
 
-use crate::shell;
+use crate::cache;
 use tree::Tree;
 
 /// What was typed.
@@ -68,7 +68,7 @@ const RULES: &[Rule] = &[
 ];
 
 pub(crate) fn run(_: &Options) -> Result<()> {
-    let workspace = shell::workspace();
+    let workspace = cache::workspace_root();
     let tree = Tree::tracked(&workspace)?;
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(&tree)).collect();
     findings.extend(licences::are_allowed(&licences::metadata()?));

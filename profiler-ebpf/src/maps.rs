@@ -1,0 +1,134 @@
+//! What the programs share with user space and with each other.
+
+use aya_ebpf::{
+    Global,
+    macros::map,
+    maps::{HashMap, PerCpuArray, RingBuf},
+};
+use profiler_common::{
+    CONTRACT_VERSION,
+    account::Account,
+    loss::Counters,
+    offsets::{KernelOffsets, NO_FIELD, Settings},
+    plan::{Plan, StateKey},
+    record::{LifeRecord, SampleRecord},
+    walk::{Block, Chain, MAX_FRAMES, RawFrame},
+};
+
+/// Where the running kernel keeps its fields; user space fills it in before the load.
+#[unsafe(no_mangle)]
+pub static OFFSETS: Global<KernelOffsets> = Global::new(KernelOffsets {
+    task_pid: NO_FIELD,
+    task_tgid: NO_FIELD,
+    task_state: NO_FIELD,
+    task_fsbase: NO_FIELD,
+    regs_sp: NO_FIELD,
+    regs_ip: NO_FIELD,
+    regs_orig_ax: NO_FIELD,
+    switch_passes_state: 0,
+});
+
+/// Period and wake-up; user space fills it in before the load.
+#[unsafe(no_mangle)]
+pub static SETTINGS: Global<Settings> = Global::new(Settings {
+    contract: CONTRACT_VERSION,
+    wake_bytes: 0,
+    period_ns: 0,
+});
+
+/// The targets: tgid → plan. A process that is not here costs one lookup.
+#[map]
+pub static PLANS: HashMap<u32, Plan> = HashMap::with_max_entries(1024, 0);
+
+/// (tgid, TLS base) → thread state, where thread-local storage does not tell.
+#[map]
+pub static STATES: HashMap<StateKey, u64> = HashMap::with_max_entries(16384, 0);
+
+/// tid → what the scheduler did with it.
+#[map]
+pub static ACCOUNTS: HashMap<u32, Account> = HashMap::with_max_entries(16384, 0);
+
+/// Records on their way to user space.
+#[map]
+pub static RING: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
+
+/// Ticks, samples, losses.
+#[map]
+pub static COUNTERS: PerCpuArray<Counters> = PerCpuArray::with_max_entries(1, 0);
+
+/// The CPU's place in the sequence of periods.
+#[map]
+pub static BEATS: PerCpuArray<Beat> = PerCpuArray::with_max_entries(1, 0);
+
+/// Room to put a record together (entry 0, for the tick) and to read registers (entry 1, for the
+/// switch, which a tick may interrupt); a tick is never interrupted by another on its CPU.
+#[map]
+pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(2, 0);
+
+/// When this CPU ticked first, and how many periods that was ago at its last tick.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Beat {
+    pub first_ns: u64,
+    pub last: u64,
+}
+
+/// A sample with room for all its frames, and a block to read the target into.
+#[repr(C)]
+pub struct Scratch {
+    pub record: SampleRecord,
+    pub frames: [RawFrame; MAX_FRAMES],
+    pub block: Block,
+    pub chain: Chain,
+}
+
+/// This CPU's counters.
+#[inline(always)]
+pub fn counters() -> Option<&'static mut Counters> {
+    // SAFETY: the map's value lives as long as the program, and belongs to this CPU alone; a
+    // tracepoint that interrupts can at worst make a count of its own be lost to a race of two
+    // additions on one CPU, which cannot happen for ticks, the only ones that must balance.
+    COUNTERS
+        .get_ptr_mut(0)
+        .map(|counters| unsafe { &mut *counters })
+}
+
+/// Whether to wake user space for the record about to be written: only when enough waits.
+#[inline(always)]
+fn wake_flags() -> u64 {
+    const AVAILABLE_DATA: u64 = 0;
+    const NO_WAKEUP: u64 = 1;
+    const FORCE_WAKEUP: u64 = 2;
+    if RING.query(AVAILABLE_DATA) >= u64::from(SETTINGS.load().wake_bytes) {
+        FORCE_WAKEUP
+    } else {
+        NO_WAKEUP
+    }
+}
+
+/// Send `bytes` of a sample.
+#[inline(always)]
+pub fn send_sample(scratch: *mut Scratch, bytes: u32) -> bool {
+    // SAFETY: `bytes` is at most the size of record and frames (the caller bounds it), which
+    // are contiguous in `Scratch`; the helper copies and keeps nothing.
+    let sent = unsafe {
+        aya_ebpf::helpers::bpf_ringbuf_output(
+            core::ptr::from_ref(&RING).cast_mut().cast(),
+            scratch.cast(),
+            u64::from(bytes),
+            wake_flags(),
+        )
+    };
+    sent == 0
+}
+
+/// Send a life record and wake user space: identities should not wait.
+#[inline(always)]
+pub fn send_life(record: &LifeRecord) {
+    const FORCE_WAKEUP: u64 = 2;
+    if RING.output::<LifeRecord>(record, FORCE_WAKEUP).is_err()
+        && let Some(counters) = counters()
+    {
+        counters.events_lost += 1;
+    }
+}

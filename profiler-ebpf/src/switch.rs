@@ -1,0 +1,147 @@
+//! The scheduler's accounts: for each thread of a target, how often it went on or off a CPU, for
+//! how long, and why it went off.
+
+use aya_ebpf::{helpers, programs::BtfTracePointContext};
+use profiler_common::{
+    account::{Account, STATE_DEAD},
+    plan::Plan,
+};
+
+use crate::{
+    maps::{self, ACCOUNTS, OFFSETS, PLANS, SCRATCH},
+    task::Task,
+};
+
+/// Entry: both sides of the switch are looked at, and most are nobody's.
+#[inline(always)]
+pub fn switch(ctx: &BtfTracePointContext) {
+    let prev = Task::from_argument(ctx.arg(1));
+    let tgid = prev.tgid();
+    // One after the other: joined, the compiler tests both pointers with one `or`, which the
+    // verifier refuses.
+    // SAFETY: see `tick::tick`.
+    if let Some(plan) = unsafe { PLANS.get(&tgid) } {
+        off(plan, prev, tgid, state(ctx, prev), now());
+    }
+    let next = Task::from_argument(ctx.arg(2));
+    let tgid = next.tgid();
+    // SAFETY: as above.
+    if unsafe { PLANS.get(&tgid) }.is_some() {
+        on(next, tgid, now());
+    }
+}
+
+#[inline(always)]
+fn now() -> u64 {
+    // SAFETY: a helper without arguments.
+    unsafe { helpers::bpf_ktime_get_ns() }
+}
+
+/// The state a task goes off with: 0 when it was preempted.
+#[inline(always)]
+fn state(ctx: &BtfTracePointContext, prev: Task) -> u32 {
+    if ctx.arg::<u64>(0) as u8 != 0 {
+        0
+    } else if OFFSETS.load().switch_passes_state != 0 {
+        ctx.arg::<u64>(3) as u32
+    } else {
+        prev.state()
+    }
+}
+
+/// The account of a thread that is on a CPU; one first seen there has been since the start.
+#[inline(always)]
+fn running(plan: &Plan, tgid: u32, tid: u32) -> Option<&'static mut Account> {
+    if let Some(account) = ACCOUNTS.get_ptr_mut(&tid) {
+        // SAFETY: the scheduler runs one switch of a thread at a time; user space only reads.
+        return Some(unsafe { &mut *account });
+    }
+    let account = Account {
+        tgid,
+        on_cpu: 1,
+        since: plan.since_ns,
+        ..Account::default()
+    };
+    if ACCOUNTS.insert(&tid, &account, 0).is_err()
+        && let Some(counters) = maps::counters()
+    {
+        counters.accounts_full += 1;
+    }
+    // SAFETY: as above.
+    ACCOUNTS
+        .get_ptr_mut(&tid)
+        .map(|account| unsafe { &mut *account })
+}
+
+/// The generation of the running thread, for a tick; opens its account if it has none.
+#[inline(always)]
+pub fn generation(plan: &Plan, tgid: u32, tid: u32, tls_base: u64) -> u64 {
+    let Some(account) = running(plan, tgid, tid) else {
+        return 0;
+    };
+    account.tls_base = tls_base;
+    account.generation
+}
+
+#[inline(always)]
+fn off(plan: &Plan, task: Task, tgid: u32, state: u32, now: u64) {
+    if let Some(counters) = maps::counters() {
+        counters.switches += 1;
+    }
+    let tid = task.tid();
+    if state & STATE_DEAD != 0 {
+        // `life::exit` closed the account; the last switch must not open it again.
+        let _ = ACCOUNTS.remove(&tid);
+        return;
+    }
+    let Some(account) = running(plan, tgid, tid) else {
+        return;
+    };
+    if account.on_cpu != 0 {
+        account.on_cpu_ns += now.saturating_sub(account.since);
+    }
+    account.on_cpu = 0;
+    account.generation += 1;
+    account.since = now;
+    account.off_state = state;
+    account.tls_base = task.tls_base();
+    account.off_syscall = -1;
+    if let Some(scratch) = SCRATCH.get_ptr_mut(1)
+        // SAFETY: entry 1 is for the switch alone, which no other switch interrupts on its CPU.
+        && let block = unsafe { &mut (*scratch).block }
+        && task.user_registers(block)
+    {
+        account.off_syscall = block.u64(OFFSETS.load().regs_orig_ax) as i32;
+    }
+}
+
+#[inline(always)]
+fn on(task: Task, tgid: u32, now: u64) {
+    let tid = task.tid();
+    let Some(account) = ACCOUNTS.get_ptr_mut(&tid) else {
+        let account = Account {
+            tgid,
+            on_cpu: 1,
+            generation: 1,
+            since: now,
+            ..Account::default()
+        };
+        if ACCOUNTS.insert(&tid, &account, 0).is_err()
+            && let Some(counters) = maps::counters()
+        {
+            counters.accounts_full += 1;
+        }
+        return;
+    };
+    // SAFETY: as in `running`.
+    let account = unsafe { &mut *account };
+    let away = now.saturating_sub(account.since);
+    if account.off_state == 0 {
+        account.runnable_ns += away;
+    } else {
+        account.blocked_ns += away;
+    }
+    account.on_cpu = 1;
+    account.generation += 1;
+    account.since = now;
+}

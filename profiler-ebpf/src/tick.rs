@@ -1,0 +1,174 @@
+//! The tick: who runs on this CPU, and where.
+
+use aya_ebpf::{helpers, programs::PerfEventContext};
+use profiler_common::{
+    loss::{Counters, NO_SCRATCH, RING_FULL},
+    plan::{PLAN_NO_PYTHON, PLAN_NO_WALK, Plan},
+    record::{FLAG_IN_KERNEL, KIND_SAMPLE, RecordHead, SampleRecord},
+    walk::{Block, END_NO_THREAD_STATE, END_NOT_TRIED, MAX_FRAMES, RawFrame, Walked},
+};
+
+use crate::{
+    maps::{self, BEATS, Beat, OFFSETS, PLANS, SCRATCH, SETTINGS, Scratch},
+    pychain, state, switch,
+    task::Task,
+};
+
+/// Entry: everything that is no target returns after one lookup.
+#[inline(always)]
+pub fn tick<const LOOPS: bool>(ctx: &PerfEventContext) {
+    // SAFETY: a helper without arguments.
+    let now = unsafe { helpers::bpf_ktime_get_ns() };
+    let periods = beat(now);
+    let Some(counters) = maps::counters() else {
+        return;
+    };
+    let who = helpers::bpf_get_current_pid_tgid();
+    let (tgid, tid) = ((who >> 32) as u32, who as u32);
+    // SAFETY: user space replaces whole values; a plan torn by a concurrent update would at worst
+    // send the walk to an unreadable place.
+    let plan = unsafe { PLANS.get(&tgid) };
+    let Some(plan) = plan.filter(|_| tgid != 0) else {
+        counters.elsewhere += u64::from(periods);
+        return;
+    };
+    counters.ticks += u64::from(periods);
+    let Some(scratch) = SCRATCH.get_ptr_mut(0) else {
+        counters.losses[NO_SCRATCH as usize] += u64::from(periods);
+        return;
+    };
+    sample::<LOOPS>(ctx, counters, plan, scratch, now, periods, tgid, tid);
+}
+
+/// How many periods passed since this CPU's last tick. A timer that came late (the machine was
+/// stolen by its host) stands for the periods it missed: the same task was on the CPU.
+#[inline(always)]
+fn beat(now: u64) -> u32 {
+    let period = SETTINGS.load().period_ns;
+    let Some(beat) = BEATS.get_ptr_mut(0) else {
+        return 1;
+    };
+    if period == 0 {
+        return 1;
+    }
+    // SAFETY: the CPU's own value.
+    let beat = unsafe { &mut *beat };
+    if beat.first_ns == 0 {
+        *beat = Beat {
+            first_ns: now,
+            last: 0,
+        };
+        return 1;
+    }
+    let index = (now.wrapping_sub(beat.first_ns) + period / 2) / period;
+    let passed = index.wrapping_sub(beat.last);
+    beat.last = index;
+    // A jittered pair within one period still is a tick.
+    if passed == 0 { 1 } else { passed as u32 }
+}
+
+#[inline(always)]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "a struct of them would be built on the stack"
+)]
+fn sample<const LOOPS: bool>(
+    ctx: &PerfEventContext,
+    counters: &mut Counters,
+    plan: &Plan,
+    scratch: *mut Scratch,
+    now: u64,
+    periods: u32,
+    tgid: u32,
+    tid: u32,
+) {
+    let task = Task::current();
+    let tls_base = task.tls_base();
+    let mut record = SampleRecord {
+        head: RecordHead {
+            kind: KIND_SAMPLE,
+            bytes: 0,
+            time_ns: now,
+            tgid,
+            tid,
+        },
+        // SAFETY: a helper without arguments.
+        cpu: unsafe { helpers::bpf_get_smp_processor_id() },
+        periods,
+        tls_base,
+        generation: switch::generation(plan, tgid, tid, tls_base),
+        ..SampleRecord::default()
+    };
+    // SAFETY: the CPU's own scratch memory, alive as long as the program; the borrow ends here.
+    registers(ctx, task, unsafe { &mut (*scratch).block }, &mut record);
+    let walked = python::<LOOPS>(plan, scratch, &mut record);
+    record.walk_end = walked.end;
+    record.depth = walked.depth;
+    record.leaf_frames = walked.leaf;
+    record.frames = walked.kept;
+    const HEAD: u32 = size_of::<SampleRecord>() as u32;
+    const FRAME: u32 = size_of::<RawFrame>() as u32;
+    let kept = if walked.kept > MAX_FRAMES as u32 {
+        MAX_FRAMES as u32
+    } else {
+        walked.kept
+    };
+    let bytes = HEAD + kept * FRAME;
+    record.head.bytes = bytes;
+    // SAFETY: as above.
+    unsafe { (*scratch).record = record };
+    if maps::send_sample(scratch, bytes) {
+        counters.samples += u64::from(periods);
+    } else {
+        counters.losses[RING_FULL as usize] += u64::from(periods);
+    }
+}
+
+/// The user registers: those of the interrupt when it came in user mode, else those with which
+/// the thread entered the kernel.
+#[inline(always)]
+fn registers(ctx: &PerfEventContext, task: Task, block: &mut Block, record: &mut SampleRecord) {
+    // SAFETY: the context of a perf event program begins with the interrupted registers.
+    let regs = unsafe { &(*ctx.ctx).regs };
+    const USER_MODE: u64 = 3;
+    if regs.cs & USER_MODE == USER_MODE {
+        record.user_ip = regs.rip;
+        record.user_sp = regs.rsp;
+        record.syscall = -1;
+        return;
+    }
+    record.flags |= FLAG_IN_KERNEL;
+    record.syscall = -1;
+    if task.user_registers(block) {
+        let offsets = OFFSETS.load();
+        record.user_ip = block.u64(offsets.regs_ip);
+        record.user_sp = block.u64(offsets.regs_sp);
+        record.syscall = block.u64(offsets.regs_orig_ax) as i32;
+    }
+}
+
+/// Thread state, GIL, collector, frames.
+#[inline(always)]
+fn python<const LOOPS: bool>(
+    plan: &Plan,
+    scratch: *mut Scratch,
+    record: &mut SampleRecord,
+) -> Walked {
+    if plan.flags & PLAN_NO_PYTHON != 0 {
+        return Walked::nothing(END_NOT_TRIED);
+    }
+    {
+        // SAFETY: the CPU's own scratch memory; the borrow ends with this block.
+        let block = unsafe { &mut (*scratch).block };
+        let Some(found) = state::find(plan, record.head.tgid, record.tls_base, block) else {
+            return Walked::nothing(END_NO_THREAD_STATE);
+        };
+        record.thread_state = found.addr;
+        record.flags |= found.flags | state::flags(plan, found.addr, block);
+    }
+    if plan.flags & PLAN_NO_WALK != 0 {
+        return Walked::nothing(END_NOT_TRIED);
+    }
+    // SAFETY: it is this CPU's scratch memory, and nothing borrows from it now.
+    unsafe { pychain::walk::<LOOPS>(plan, scratch) }
+}

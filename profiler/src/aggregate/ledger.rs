@@ -1,0 +1,180 @@
+//! The ledger: the samples' accounts beside the kernel's, as numbers.
+//!
+//! It is the shape of the file that `--ledger` writes, its keys in this order; what it says in
+//! words is in `accounts`. An account that could not be had is `null`, never zero.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::aggregate::{Entry, ProfileMeta, ThreadInfo};
+use crate::sample::{FramesFrom, Gc, Gil};
+use crate::words::DurationNs;
+
+/// The accounts of a run; `ticks = samples + Σ losses`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// The version of this shape, 1.
+    pub schema: u32,
+    /// The process.
+    pub pid: u32,
+    /// The interpreter's version; empty when it is not known.
+    pub python: String,
+    /// `default`, `free-threaded` or `debug`.
+    pub build: String,
+    /// `bpf` or `proc`.
+    pub engine: String,
+    /// `cpu`, `wall`, `gil` or `offcpu`.
+    pub mode: String,
+    /// Samples a second and CPU, as asked for.
+    pub rate_hz: u32,
+    /// Nanoseconds between two ticks.
+    pub period_ns: u64,
+    /// Seconds from the first tick to the end.
+    pub duration_s: f64,
+    /// Ticks that found a thread of the target.
+    pub ticks: u64,
+    /// Ticks in the profile.
+    pub samples: u64,
+    /// Ticks that are not, by the reason's key.
+    pub losses: BTreeMap<String, u64>,
+    /// Samples by where their frames came from, in ticks.
+    pub frames_from: FramesFromCounts,
+    /// Walks given up because the thread ran meanwhile.
+    pub moved: u64,
+    /// Samples for which two ways to name the thread disagreed.
+    pub contradictions: u64,
+    /// Samples by what the thread had to do with the GIL, in ticks.
+    pub gil: GilCounts,
+    /// Samples in a collection, in ticks.
+    pub gc: u64,
+    /// The threads.
+    pub threads: Vec<ThreadAccount>,
+    /// What the profiler itself cost.
+    pub profiler: ProfilerCost,
+}
+
+/// Samples by where their frames came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FramesFromCounts {
+    /// Read in the kernel at the tick.
+    pub kernel: u64,
+    /// Read from user space, off the CPU.
+    pub user: u64,
+    /// The last walk's, the thread not having run since.
+    pub cached: u64,
+    /// Read from user space though the thread could run: may be torn.
+    pub estimated: u64,
+    /// No frames.
+    pub none: u64,
+}
+
+/// Samples by what the thread had to do with the GIL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GilCounts {
+    /// Held it.
+    pub holds: u64,
+    /// Asked for it.
+    pub waits: u64,
+    /// Neither.
+    pub neither: u64,
+    /// Could not be told.
+    pub unknown: u64,
+}
+
+/// One thread's account.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadAccount {
+    /// Its number in the kernel.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// `pthread_self()`, where it is known.
+    pub pthread_id: Option<u64>,
+    /// Whether it has a Python thread state.
+    pub python: bool,
+    /// The ways that tied the two together, strongest first.
+    pub matched_by: Vec<String>,
+    /// Its samples, in ticks.
+    pub samples: u64,
+    /// Nanoseconds its samples stand for.
+    pub sampled_ns: u64,
+    /// Nanoseconds on a CPU as the scheduler has it, where that could be read.
+    pub scheduler_ns: Option<u64>,
+}
+
+/// What the profiler itself cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProfilerCost {
+    /// Nanoseconds of CPU of its own process.
+    pub cpu_ns: Option<u64>,
+    /// Nanoseconds in its kernel programs.
+    pub bpf_ns: Option<u64>,
+    /// How often those ran.
+    pub bpf_runs: Option<u64>,
+    /// Its largest resident memory, bytes.
+    pub rss_bytes: Option<u64>,
+}
+
+impl Ledger {
+    /// What the samples themselves tell; the kernel's side is the caller's to fill in.
+    pub(super) fn of_samples(
+        meta: &ProfileMeta,
+        duration: DurationNs,
+        threads: &[ThreadInfo],
+        entries: &[Entry],
+    ) -> Self {
+        let mut ledger = Self {
+            schema: 1,
+            pid: meta.pid.0,
+            python: meta.python.clone(),
+            build: meta.build.clone(),
+            engine: meta.engine.clone(),
+            mode: meta.mode.clone(),
+            rate_hz: meta.rate_hz,
+            period_ns: meta.period.0,
+            duration_s: duration.0 as f64 / 1e9,
+            threads: threads.iter().map(ThreadAccount::empty).collect(),
+            ..Self::default()
+        };
+        for entry in entries {
+            ledger.count(entry);
+        }
+        ledger
+    }
+
+    fn count(&mut self, entry: &Entry) {
+        self.samples += entry.ticks;
+        *match entry.frames_from {
+            FramesFrom::Kernel => &mut self.frames_from.kernel,
+            FramesFrom::User => &mut self.frames_from.user,
+            FramesFrom::Cached => &mut self.frames_from.cached,
+            FramesFrom::Estimated => &mut self.frames_from.estimated,
+            FramesFrom::None => &mut self.frames_from.none,
+        } += entry.ticks;
+        *match entry.gil {
+            Gil::Holds => &mut self.gil.holds,
+            Gil::Waits => &mut self.gil.waits,
+            Gil::Neither => &mut self.gil.neither,
+            Gil::Unknown => &mut self.gil.unknown,
+        } += entry.ticks;
+        if entry.gc == Gc::Collecting {
+            self.gc += entry.ticks;
+        }
+        if let Some(thread) = self.threads.get_mut(entry.thread.0 as usize) {
+            thread.samples += entry.ticks;
+            thread.sampled_ns = thread.sampled_ns.saturating_add(entry.weight.0);
+        }
+    }
+}
+
+impl ThreadAccount {
+    fn empty(info: &ThreadInfo) -> Self {
+        Self {
+            tid: info.tid.0,
+            name: info.name.clone(),
+            python: info.python,
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What a profile says of itself and of its threads, as plain values.
+
+use std::time::SystemTime;
+
+use crate::words::{DurationNs, MonotonicNs, Pid, Tid};
+
+/// What was profiled, how, and when it began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileMeta {
+    /// The process, the first one when there are several.
+    pub pid: Pid,
+    /// Its command line, words joined by blanks.
+    pub command: String,
+    /// The interpreter's version, such as `3.12.1`; empty when it is not known.
+    pub python: String,
+    /// `default`, `free-threaded` or `debug`.
+    pub build: String,
+    /// What a sample's weight means: `cpu`, `wall`, `gil` or `offcpu`.
+    pub mode: String,
+    /// `bpf` or `proc`.
+    pub engine: String,
+    /// Samples a second and CPU, as asked for.
+    pub rate_hz: u32,
+    /// The time between two ticks.
+    pub period: DurationNs,
+    /// What drives the ticks, such as `cpu-clock`.
+    pub clock: String,
+    /// The machine's name; empty when it is not known.
+    pub host: String,
+    /// The wall clock at the first tick.
+    pub started_at: SystemTime,
+    /// The samples' own clock at the first tick.
+    pub start: MonotonicNs,
+}
+
+/// A thread's place in its profile, in the order of registration, counted from zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ThreadIndex(pub u32);
+
+/// A thread that may have samples.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadInfo {
+    /// Its process.
+    pub pid: Pid,
+    /// Its number in the kernel; a number used again later is another thread.
+    pub tid: Tid,
+    /// Its name, Python's when there is one.
+    pub name: String,
+    /// Whether it has a Python thread state.
+    pub python: bool,
+}

@@ -1,0 +1,151 @@
+//! The command line, just as typed. Nothing is looked up here; `settings` says what it means.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+const EXIT_STATUS: &str = "Exit status: 0 a profile was written; 1 it could not profile; 2 wrong usage; \
+     with `run -- CMD` the command's own status once a profile was written.";
+
+/// A profiler for CPython that knows what every thread is doing, without pausing it.
+#[derive(Debug, Parser)]
+#[command(name = "profiler", version, after_help = EXIT_STATUS, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Profile until Ctrl-C, the duration, or the target's end
+    #[command(alias = "record", after_help = EXIT_STATUS)]
+    Run(RunArgs),
+    /// One look now: every thread, its state, and its frames with lines
+    Dump(DumpArgs),
+    /// What works here, what does not, and what to type
+    Doctor(DoctorArgs),
+    /// Write completions for a shell to standard output
+    #[command(hide = true)]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual page to standard output
+    #[command(hide = true)]
+    Man,
+}
+
+/// What a sample's weight means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ModeArg {
+    /// Time on a CPU.
+    Cpu,
+}
+
+/// Where the Python frames of a running thread are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WalkArg {
+    /// In the kernel; from user space, labelled estimated, where the kernel could not.
+    Auto,
+    /// In the kernel alone.
+    Kernel,
+    /// From user space alone; its samples are labelled estimated.
+    User,
+}
+
+/// What frames are told apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GranularityArg {
+    /// By function.
+    Function,
+    /// By line.
+    Line,
+}
+
+/// An output format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FormatArg {
+    /// Collapsed stacks, one a line.
+    Folded,
+    /// A flame graph, SVG.
+    Flamegraph,
+    /// speedscope's JSON.
+    Speedscope,
+    /// pprof's gzipped protocol buffer.
+    Pprof,
+    /// The report as text.
+    Text,
+    /// The profile and its ledger as JSON.
+    Json,
+}
+
+/// Arguments of `run`.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// The process to profile
+    #[arg(short, long, value_name = "PID", required_unless_present = "command", conflicts_with = "command")]
+    pub pid: Option<u32>,
+    /// What a sample's weight means
+    #[arg(short, long, value_enum, default_value_t = ModeArg::Cpu)]
+    pub mode: ModeArg,
+    /// Ticks a second on each CPU (a prime does not fall into step with the program)
+    #[arg(short, long, value_name = "HZ", default_value_t = 99)]
+    pub rate: u32,
+    /// How long: 10, 10s, 2m [default: until Ctrl-C or the target's end]
+    #[arg(short, long, value_name = "TIME")]
+    pub duration: Option<String>,
+    /// Write the profile here; the extension chooses the format (.folded .svg .speedscope.json .pb.gz .txt .json); repeatable
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Vec<PathBuf>,
+    /// The format of every output, whatever its extension
+    #[arg(short, long, value_enum)]
+    pub format: Option<FormatArg>,
+    /// Put a frame for the thread at the root of each stack
+    #[arg(long)]
+    pub threads: bool,
+    /// What frames are told apart by
+    #[arg(long, value_enum, default_value_t = GranularityArg::Function)]
+    pub granularity: GranularityArg,
+    /// Write the accounts (ticks, samples, losses, threads, cost) here as JSON
+    #[arg(long, value_name = "FILE")]
+    pub ledger: Option<PathBuf>,
+    /// Where the Python frames of a running thread are read
+    #[arg(long, value_enum, default_value_t = WalkArg::Auto)]
+    pub walk: WalkArg,
+    /// Keep at most this many Python frames of a stack, half at either end
+    #[arg(long, value_name = "FRAMES", default_value_t = 512)]
+    pub max_depth: u32,
+    /// Room for samples between kernel and profiler, bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 2 << 20)]
+    pub ring_bytes: u32,
+    /// No progress line, no report
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Say more about what happens (twice: also what the kernel programs say)
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// The command to start and profile
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<String>,
+}
+
+/// Arguments of `dump`.
+#[derive(Args, Debug)]
+pub struct DumpArgs {
+    /// The process to look at
+    #[arg(short, long, value_name = "PID")]
+    pub pid: u32,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `doctor`.
+#[derive(Args, Debug)]
+pub struct DoctorArgs {
+    /// Also look at this process
+    #[arg(short, long, value_name = "PID")]
+    pub pid: Option<u32>,
+}

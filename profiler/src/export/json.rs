@@ -1,0 +1,175 @@
+//! The profile as plain JSON, for scripts: everything it holds, under the profiler's own words.
+//!
+//! ```text
+//! {"schema": 1,
+//!  "meta": {"pid", "command", "python", "build", "mode", "engine", "rate_hz", "period_ns", "clock",
+//!           "host", "started_at_unix_ns", "duration_ns", "ticks", "weight_ns"},
+//!  "frames":  [{"kind", "function", "file", "line", "first_line", "module", "label"}],
+//!  "stacks":  [[frame, …]],             indices of frames, leaf first
+//!  "threads": [{"pid", "tid", "name", "python"}],
+//!  "entries": [{"thread", "stack", "state", "gil", "gc", "frames_from", "ticks", "weight_ns"}],
+//!  "beyond":  {"frames", "stack_ticks", "threads"},
+//!  "ledger":  {…}}                      as --ledger writes it
+//! ```
+//!
+//! `thread` and `stack` are indices too; what is not known is `null`. A stack without frames
+//! is a thread without Python.
+
+use std::io;
+use std::time::UNIX_EPOCH;
+
+use serde::Serialize;
+
+use crate::aggregate::{Ledger, Profile};
+use crate::export::Options;
+use crate::export::format::Granularity;
+use crate::stack::Frame;
+
+#[derive(Serialize)]
+struct File<'a> {
+    schema: u32,
+    meta: Meta<'a>,
+    frames: Vec<JsonFrame>,
+    stacks: Vec<Vec<u32>>,
+    threads: Vec<Thread<'a>>,
+    entries: Vec<JsonEntry>,
+    beyond: JsonBeyond,
+    ledger: &'a Ledger,
+}
+
+#[derive(Serialize)]
+struct Meta<'a> {
+    pid: u32,
+    command: &'a str,
+    python: &'a str,
+    build: &'a str,
+    mode: &'a str,
+    engine: &'a str,
+    rate_hz: u32,
+    period_ns: u64,
+    clock: &'a str,
+    host: &'a str,
+    started_at_unix_ns: Option<u64>,
+    duration_ns: u64,
+    ticks: u64,
+    weight_ns: u64,
+}
+
+#[derive(Serialize)]
+struct JsonFrame {
+    kind: &'static str,
+    function: String,
+    file: String,
+    line: Option<u32>,
+    first_line: Option<u32>,
+    module: Option<String>,
+    label: String,
+}
+
+#[derive(Serialize)]
+struct Thread<'a> {
+    pid: u32,
+    tid: u32,
+    name: &'a str,
+    python: bool,
+}
+
+#[derive(Serialize)]
+struct JsonEntry {
+    thread: u32,
+    stack: u32,
+    state: &'static str,
+    gil: &'static str,
+    gc: &'static str,
+    frames_from: &'static str,
+    ticks: u64,
+    weight_ns: u64,
+}
+
+#[derive(Serialize)]
+struct JsonBeyond {
+    frames: u64,
+    stack_ticks: u64,
+    threads: u64,
+}
+
+/// Writes `profile` as JSON. Frames keep their numbers; with the granularity `function` their
+/// lines are those of the functions, so that several may be alike.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io::Result<()> {
+    let frames = profile.frames().as_slice().iter();
+    let frames = frames.map(|frame| match options.granularity {
+        Granularity::Function => json_frame(&frame.without_line()),
+        Granularity::Line => json_frame(frame),
+    });
+    let stacks = profile.stacks().iter();
+    let stacks = stacks.map(|stack| stack.iter().map(|frame| frame.0).collect());
+    let threads = profile.threads().iter().map(|info| Thread {
+        pid: info.pid.0,
+        tid: info.tid.0,
+        name: &info.name,
+        python: info.python,
+    });
+    let entries = profile.entries().iter().map(|entry| JsonEntry {
+        thread: entry.thread.0,
+        stack: entry.stack.0,
+        state: entry.activity.key(),
+        gil: entry.gil.key(),
+        gc: entry.gc.key(),
+        frames_from: entry.frames_from.key(),
+        ticks: entry.ticks,
+        weight_ns: entry.weight.0,
+    });
+    let beyond = profile.beyond();
+    let file = File {
+        schema: 1,
+        meta: meta(profile),
+        frames: frames.collect(),
+        stacks: stacks.collect(),
+        threads: threads.collect(),
+        entries: entries.collect(),
+        beyond: JsonBeyond {
+            frames: beyond.frames,
+            stack_ticks: beyond.stack_ticks,
+            threads: beyond.threads,
+        },
+        ledger: profile.ledger(),
+    };
+    serde_json::to_writer(&mut *out, &file)?;
+    writeln!(out)
+}
+
+fn meta(profile: &Profile) -> Meta<'_> {
+    let meta = profile.meta();
+    let since = meta.started_at.duration_since(UNIX_EPOCH).ok();
+    Meta {
+        pid: meta.pid.0,
+        command: &meta.command,
+        python: &meta.python,
+        build: &meta.build,
+        mode: &meta.mode,
+        engine: &meta.engine,
+        rate_hz: meta.rate_hz,
+        period_ns: meta.period.0,
+        clock: &meta.clock,
+        host: &meta.host,
+        started_at_unix_ns: since.and_then(|since| u64::try_from(since.as_nanos()).ok()),
+        duration_ns: profile.duration().0,
+        ticks: profile.ticks(),
+        weight_ns: profile.weight().0,
+    }
+}
+
+fn json_frame(frame: &Frame) -> JsonFrame {
+    JsonFrame {
+        kind: frame.kind.key(),
+        function: frame.function.to_string(),
+        file: frame.file.to_string(),
+        line: frame.line,
+        first_line: frame.first_line,
+        module: frame.module.as_deref().map(str::to_owned),
+        label: frame.to_string(),
+    }
+}

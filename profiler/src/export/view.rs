@@ -1,0 +1,101 @@
+//! A profile as an exporter sees it: frames merged by the granularity asked for, the empty
+//! stack given a frame, each thread given a root frame.
+
+use crate::aggregate::{Profile, ThreadIndex, ThreadInfo};
+use crate::export::Granularity;
+use crate::stack::{Frame, FrameKind, StackId};
+
+use std::collections::HashMap;
+
+/// A frame's number in its [`View`].
+pub(super) type Seen = u32;
+
+pub(super) struct View<'a> {
+    pub(super) profile: &'a Profile,
+    frames: Vec<Frame>,
+    /// By the profile's own frame numbers.
+    seen: Vec<Seen>,
+    /// Stands in the empty stack.
+    no_frames: Seen,
+    /// By thread: its process where there are several, itself.
+    roots: Vec<(Option<Seen>, Seen)>,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(profile: &'a Profile, granularity: Granularity) -> Self {
+        let mut frames = Vec::new();
+        let mut numbers: HashMap<Frame, Seen> = HashMap::new();
+        let mut number = |frame: Frame| {
+            *numbers.entry(frame).or_insert_with_key(|frame| {
+                frames.push(frame.clone());
+                Seen::try_from(frames.len() - 1).unwrap_or(Seen::MAX)
+            })
+        };
+        let no_frames = number(Frame::words(FrameKind::Unknown, "[no Python frames]"));
+        let seen = profile.frames().as_slice().iter();
+        let seen = seen
+            .map(|frame| match granularity {
+                Granularity::Function => number(frame.without_line()),
+                Granularity::Line => number(frame.clone()),
+            })
+            .collect();
+        let threads = profile.threads();
+        let several = threads.iter().any(|info| info.pid != profile.meta().pid);
+        let roots = threads
+            .iter()
+            .map(|info| {
+                let words = format!("process {}", info.pid);
+                let process = several.then(|| number(Frame::words(FrameKind::Process, words)));
+                let thread = number(Frame::words(FrameKind::Thread, thread_name(info)));
+                (process, thread)
+            })
+            .collect();
+        Self {
+            profile,
+            frames,
+            seen,
+            no_frames,
+            roots,
+        }
+    }
+
+    /// Every frame there may be in a stack of this view.
+    pub(super) fn frames(&self) -> &[Frame] {
+        &self.frames
+    }
+
+    /// Fills `out` with the stack, leaf first; it has at least one frame.
+    pub(super) fn leaf_first(&self, stack: StackId, out: &mut Vec<Seen>) {
+        out.clear();
+        let ids = self.profile.stacks().get(stack).unwrap_or_default();
+        out.extend(ids.iter().filter_map(|id| self.seen.get(id.0 as usize)));
+        if out.is_empty() {
+            out.push(self.no_frames);
+        }
+    }
+
+    /// Fills `out` with the stack, root first, below its thread where `threads` asks for that.
+    pub(super) fn root_first(
+        &self,
+        thread: ThreadIndex,
+        stack: StackId,
+        threads: bool,
+        out: &mut Vec<Seen>,
+    ) {
+        self.leaf_first(stack, out);
+        if threads && let Some((process, thread)) = self.roots.get(thread.0 as usize) {
+            out.push(*thread);
+            out.extend(process);
+        }
+        out.reverse();
+    }
+}
+
+/// A thread as people know it.
+pub(super) fn thread_name(info: &ThreadInfo) -> String {
+    match (info.name.as_str(), info.tid.0) {
+        ("", tid) => format!("thread (tid {tid})"),
+        (name, 0) => name.to_owned(),
+        (name, tid) => format!("{name} (tid {tid})"),
+    }
+}

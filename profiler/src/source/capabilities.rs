@@ -1,0 +1,120 @@
+//! What this machine lets the profiler do: facts for `doctor` and for errors.
+
+use std::{fs, io};
+
+/// One thing the profiler may or may not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capability {
+    /// What it is.
+    pub name: &'static str,
+    /// Whether it is there.
+    pub there: bool,
+    /// What was seen.
+    pub seen: String,
+    /// What does not work without it, and what to type.
+    pub without: &'static str,
+}
+
+/// The capability bits of `include/uapi/linux/capability.h` that matter here.
+const CAPABILITIES: [(u32, &str, &str); 4] = [
+    (
+        39,
+        "CAP_BPF",
+        "the kernel programs cannot be loaded: run with `sudo`, or add CAP_BPF",
+    ),
+    (
+        38,
+        "CAP_PERFMON",
+        "the kernel programs cannot tick: run with `sudo`, or add CAP_PERFMON",
+    ),
+    (
+        19,
+        "CAP_SYS_PTRACE",
+        "processes of other users cannot be read: run with `sudo`, or add CAP_SYS_PTRACE",
+    ),
+    (
+        21,
+        "CAP_SYS_ADMIN",
+        "binaries deleted from disk cannot be opened through map_files: run with `sudo`",
+    ),
+];
+
+/// Look at everything; nothing is changed and nothing is loaded.
+#[must_use]
+pub fn survey() -> Vec<Capability> {
+    let mut found = vec![kernel_version(), btf(), pid_namespace()];
+    let effective = effective_capabilities().unwrap_or(0);
+    // Before 5.8 there was only CAP_SYS_ADMIN; it still implies the narrower two.
+    let admin = effective >> 21 & 1 != 0;
+    for (bit, name, without) in CAPABILITIES {
+        let there = effective >> bit & 1 != 0 || (admin && matches!(bit, 38 | 39));
+        let seen = if there { "effective" } else { "not effective" };
+        found.push(Capability {
+            name,
+            there,
+            seen: seen.to_owned(),
+            without,
+        });
+    }
+    found
+}
+
+fn effective_capabilities() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+fn kernel_version() -> Capability {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = release.trim().to_owned();
+    let mut numbers = release
+        .split(['.', '-'])
+        .map_while(|part| part.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    Capability {
+        name: "kernel 5.15 or newer",
+        there: version >= (5, 15),
+        seen: release,
+        without: "the kernel programs need helpers of 5.15: a newer kernel is the only way",
+    }
+}
+
+fn btf() -> Capability {
+    let seen = fs::metadata("/sys/kernel/btf/vmlinux");
+    Capability {
+        name: "kernel type information",
+        there: seen.is_ok(),
+        seen: match &seen {
+            Ok(data) => format!("/sys/kernel/btf/vmlinux, {} KiB", data.len() / 1024),
+            Err(error) => format!("/sys/kernel/btf/vmlinux: {error}"),
+        },
+        without: "the kernel programs cannot find their fields: boot a kernel with CONFIG_DEBUG_INFO_BTF=y",
+    }
+}
+
+/// `PROC_PID_INIT_INO` of `include/linux/proc_ns.h`.
+const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+fn pid_namespace() -> Capability {
+    let link = fs::read_link("/proc/self/ns/pid");
+    Capability {
+        name: "host's pid namespace",
+        there: in_initial_pid_namespace().unwrap_or(false),
+        seen: match &link {
+            Ok(link) => link.display().to_string(),
+            Err(error) => format!("/proc/self/ns/pid: {error}"),
+        },
+        without: "process ids mean something else to the kernel programs: start the container with the host's pid namespace (`docker run --pid=host`, `hostPID: true`)",
+    }
+}
+
+/// Whether the ids this process sees are those that the kernel programs see.
+///
+/// # Errors
+/// When `/proc` does not tell.
+pub fn in_initial_pid_namespace() -> io::Result<bool> {
+    Ok(fs::read_link("/proc/self/ns/pid")?.as_os_str() == INITIAL_PID_NAMESPACE)
+}

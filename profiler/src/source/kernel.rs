@@ -1,0 +1,391 @@
+//! The programs, loaded and attached; their maps, behind typed questions.
+
+use std::fs;
+
+use aya::{
+    Btf, EbpfLoader, VerifierLogLevel,
+    maps::{HashMap, MapData, PerCpuArray, RingBuf},
+    programs::{
+        BtfTracePoint, PerfEvent,
+        perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent},
+    },
+    util::online_cpus,
+};
+use profiler_common::{
+    CONTRACT_VERSION,
+    account::Account,
+    loss::{Counters, N_REASONS},
+    offsets::Settings,
+    plan::{Plan, StateKey},
+};
+
+use super::{
+    btf,
+    error::{KernelError, is_refusal, one_line},
+    log::{self, KernelLog},
+    offsets,
+    ring::Ring,
+};
+use crate::words::{Cpu, DurationNs, Pid, PthreadId, ThreadStateAddr, Tid};
+
+/// The object that `cargo xtask build-ebpf` makes, aligned as aya wants it.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../profiler-ebpf/profiler.bpf.o"
+));
+
+/// How to load and tick.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelOptions {
+    /// Time between two ticks of one CPU.
+    pub period: DurationNs,
+    /// Bytes of the ring; rounded up to a power of two.
+    pub ring_bytes: u32,
+    /// Wake user space when this many bytes wait; 0 at every record.
+    pub wake_bytes: u32,
+    /// Which tick program to use.
+    pub tick: TickProgram,
+}
+
+/// The two forms of the tick, which differ in how far they can walk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TickProgram {
+    /// The one with `bpf_loop` where the kernel has it, else the unrolled one.
+    #[default]
+    Best,
+    /// The unrolled one, as kernels before 5.17 need it.
+    Unrolled,
+}
+
+/// The running programs. Dropping it detaches them all.
+pub struct Kernel {
+    ebpf: aya::Ebpf,
+    btf: Btf,
+    log: KernelLog,
+    ring: Option<RingBuf<MapData>>,
+    /// While open, the kernel counts the programs' run time.
+    _stats: Option<std::os::fd::OwnedFd>,
+    ticking: Vec<Cpu>,
+    tick: &'static str,
+    options: KernelOptions,
+}
+
+impl std::fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kernel")
+            .field("ticking", &self.ticking)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the programs themselves cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProgramCost {
+    /// Nanoseconds in the tick program.
+    pub tick_ns: u64,
+    /// Runs of the tick program.
+    pub tick_runs: u64,
+    /// Nanoseconds in all programs.
+    pub all_ns: u64,
+    /// Runs of all programs.
+    pub all_runs: u64,
+}
+
+fn load_error(what: &str, error: &(dyn std::error::Error + 'static)) -> KernelError {
+    if is_refusal(error) {
+        KernelError::Refused("load kernel programs")
+    } else {
+        KernelError::Load {
+            what: what.to_owned(),
+            why: one_line(error),
+        }
+    }
+}
+
+fn map_error(name: &'static str) -> impl FnOnce(aya::maps::MapError) -> KernelError {
+    move |error| KernelError::Map {
+        name,
+        why: one_line(&error),
+    }
+}
+
+const TICKS: [&str; 2] = ["tick", "tick_unrolled"];
+const LIFE: [&str; 4] = ["switch", "fork", "exec", "exit"];
+const TRACEPOINTS: [&str; 4] = [
+    "sched_switch",
+    "sched_process_fork",
+    "sched_process_exec",
+    "sched_process_exit",
+];
+
+impl Kernel {
+    /// Load the programs and attach all but the tick, so that accounts run before samples.
+    ///
+    /// # Errors
+    /// Everything that can be missing; nothing stays attached then.
+    pub fn load(options: KernelOptions) -> Result<Self, KernelError> {
+        let offsets = {
+            let bytes = fs::read("/sys/kernel/btf/vmlinux").map_err(KernelError::NoBtf)?;
+            let index = btf::Btf::parse(&bytes).map_err(KernelError::Btf)?;
+            offsets::kernel_offsets(&index).map_err(KernelError::Btf)?
+        };
+        let settings = Settings {
+            contract: CONTRACT_VERSION,
+            wake_bytes: options.wake_bytes,
+            period_ns: options.period.0,
+        };
+        let level = log::level();
+        let btf = Btf::from_sys_fs().map_err(|error| load_error("vmlinux", &error))?;
+        // Ask first, so that the run time of the very first tick is counted too.
+        let stats = aya::sys::enable_stats(aya::sys::Stats::RunTime).ok();
+        let mut ebpf = EbpfLoader::new()
+            .btf(Some(&btf))
+            .verifier_log_level(VerifierLogLevel::STATS)
+            .override_global("OFFSETS", &offsets, true)
+            .override_global("SETTINGS", &settings, true)
+            .override_global("AYA_LOG_LEVEL", &level, false)
+            .map_max_entries("RING", ring_size(options.ring_bytes))
+            .load(OBJECT)
+            .map_err(|error| load_error("the object", &error))?;
+        let log = KernelLog::open(&mut ebpf);
+        let ring = ebpf
+            .take_map("RING")
+            .and_then(|map| RingBuf::try_from(map).ok())
+            .ok_or_else(|| KernelError::Load {
+                what: "RING".into(),
+                why: "not in the object".into(),
+            })?;
+        let mut kernel = Self {
+            ebpf,
+            btf,
+            log,
+            ring: Some(ring),
+            _stats: stats,
+            ticking: Vec::new(),
+            tick: match options.tick {
+                TickProgram::Best => TICKS[0],
+                TickProgram::Unrolled => TICKS[1],
+            },
+            options,
+        };
+        for (program, tracepoint) in LIFE.iter().zip(TRACEPOINTS) {
+            kernel.attach_tracepoint(program, tracepoint)?;
+        }
+        kernel.load_tick()?;
+        Ok(kernel)
+    }
+
+    fn attach_tracepoint(&mut self, name: &str, tracepoint: &str) -> Result<(), KernelError> {
+        let program: &mut BtfTracePoint = self
+            .ebpf
+            .program_mut(name)
+            .and_then(|program| program.try_into().ok())
+            .ok_or_else(|| KernelError::Load {
+                what: name.into(),
+                why: "not in the object".into(),
+            })?;
+        program
+            .load(tracepoint, &self.btf)
+            .map_err(|error| load_error(name, &error))?;
+        program.attach().map_err(|error| load_error(name, &error))?;
+        Ok(())
+    }
+
+    fn tick_program(&mut self) -> Result<&mut PerfEvent, KernelError> {
+        self.ebpf
+            .program_mut(self.tick)
+            .and_then(|program| program.try_into().ok())
+            .ok_or_else(|| KernelError::Load {
+                what: "tick".into(),
+                why: "not in the object".into(),
+            })
+    }
+
+    fn load_tick(&mut self) -> Result<(), KernelError> {
+        self.tick_program()?
+            .load()
+            .map_err(|error| load_error("tick", &error))
+    }
+
+    /// Tick on every online CPU that does not tick yet. Called again now and then, it picks up
+    /// CPUs that came online.
+    ///
+    /// # Errors
+    /// When a perf event is refused.
+    pub fn tick_everywhere(&mut self) -> Result<(), KernelError> {
+        let online = online_cpus().map_err(|(what, error)| KernelError::Load {
+            what: what.to_owned(),
+            why: error.to_string(),
+        })?;
+        let period = self.options.period.0;
+        for cpu in online {
+            if self.ticking.contains(&Cpu(cpu)) {
+                continue;
+            }
+            self.tick_program()?
+                .attach(
+                    PerfEventConfig::Software(SoftwareEvent::CpuClock),
+                    PerfEventScope::AllProcessesOneCpu { cpu },
+                    SamplePolicy::Period(period),
+                    true,
+                )
+                .map_err(|error| {
+                    if is_refusal(&error) {
+                        KernelError::Refused("open a perf event on every CPU")
+                    } else {
+                        load_error("tick", &error)
+                    }
+                })?;
+            self.ticking.push(Cpu(cpu));
+        }
+        Ok(())
+    }
+
+    /// Stop ticking; accounts go on until the drop.
+    pub fn stop_ticking(&mut self) {
+        if let Ok(program) = self.tick_program() {
+            // Unloading detaches every perf event at once.
+            let _ = program.unload();
+        }
+        self.ticking.clear();
+    }
+
+    /// The consumer's end of the ring, once.
+    pub fn take_ring(&mut self) -> Option<std::io::Result<Ring>> {
+        self.ring.take().map(Ring::new)
+    }
+
+    /// Hand on what the programs logged.
+    pub fn flush_log(&mut self) {
+        self.log.flush();
+    }
+
+    fn hash<K: aya::Pod, V: aya::Pod>(
+        &mut self,
+        name: &'static str,
+    ) -> Result<HashMap<&mut MapData, K, V>, KernelError> {
+        let map = self.ebpf.map_mut(name).ok_or_else(|| KernelError::Map {
+            name,
+            why: "not in the object".into(),
+        })?;
+        HashMap::try_from(map).map_err(map_error(name))
+    }
+
+    /// Make a process a target, or change how it is read.
+    ///
+    /// # Errors
+    /// When the map has no room.
+    pub fn set_plan(&mut self, pid: Pid, plan: &Plan) -> Result<(), KernelError> {
+        self.hash::<u32, Plan>("PLANS")?
+            .insert(pid.0, plan, 0)
+            .map_err(map_error("PLANS"))
+    }
+
+    /// Let go of a process.
+    ///
+    /// # Errors
+    /// When the map cannot be changed; that it was not there is none.
+    pub fn remove_plan(&mut self, pid: Pid) -> Result<(), KernelError> {
+        let mut plans = self.hash::<u32, Plan>("PLANS")?;
+        match plans.remove(&pid.0) {
+            Ok(()) | Err(aya::maps::MapError::KeyNotFound) => Ok(()),
+            Err(error) => Err(map_error("PLANS")(error)),
+        }
+    }
+
+    /// Tell the tick whose thread state belongs to a TLS base.
+    ///
+    /// # Errors
+    /// When the map has no room.
+    pub fn set_state(
+        &mut self,
+        pid: Pid,
+        thread: PthreadId,
+        state: ThreadStateAddr,
+    ) -> Result<(), KernelError> {
+        let key = StateKey {
+            tgid: pid.0,
+            _pad: 0,
+            tls_base: thread.0,
+        };
+        self.hash::<StateKey, u64>("STATES")?
+            .insert(key, state.0, 0)
+            .map_err(map_error("STATES"))
+    }
+
+    /// A thread's account, if the scheduler has switched it since the start.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn account(&mut self, tid: Tid) -> Result<Option<Account>, KernelError> {
+        let accounts = self.hash::<u32, Account>("ACCOUNTS")?;
+        match accounts.get(&tid.0, 0) {
+            Ok(account) => Ok(Some(account)),
+            Err(aya::maps::MapError::KeyNotFound) => Ok(None),
+            Err(error) => Err(map_error("ACCOUNTS")(error)),
+        }
+    }
+
+    /// All accounts of a process.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn accounts(&mut self, pid: Pid) -> Result<Vec<(Tid, Account)>, KernelError> {
+        let accounts = self.hash::<u32, Account>("ACCOUNTS")?;
+        let all = accounts.iter().filter_map(Result::ok);
+        Ok(all
+            .filter(|(_, account)| account.tgid == pid.0)
+            .map(|(tid, a)| (Tid(tid), a))
+            .collect())
+    }
+
+    /// The counters of all CPUs, summed.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn counters(&self) -> Result<Counters, KernelError> {
+        let name = "COUNTERS";
+        let map = self.ebpf.map(name).ok_or_else(|| KernelError::Map {
+            name,
+            why: "not in the object".into(),
+        })?;
+        let counters: PerCpuArray<_, Counters> =
+            PerCpuArray::try_from(map).map_err(map_error(name))?;
+        let mut sum = Counters::default();
+        for one in counters.get(&0, 0).map_err(map_error(name))?.iter() {
+            sum.ticks += one.ticks;
+            sum.samples += one.samples;
+            sum.elsewhere += one.elsewhere;
+            for reason in 0..N_REASONS {
+                sum.losses[reason] += one.losses[reason];
+            }
+            sum.events_lost += one.events_lost;
+            sum.switches += one.switches;
+            sum.accounts_full += one.accounts_full;
+        }
+        Ok(sum)
+    }
+
+    /// What the programs cost so far, as the kernel counts it; zeroes where it does not.
+    #[must_use]
+    pub fn cost(&self) -> ProgramCost {
+        let mut cost = ProgramCost::default();
+        for (name, program) in self.ebpf.programs() {
+            let Ok(info) = program.info() else { continue };
+            let (ns, runs) = (info.run_time().as_nanos() as u64, info.run_count());
+            cost.all_ns += ns;
+            cost.all_runs += runs;
+            if TICKS.contains(&name) {
+                cost.tick_ns = ns;
+                cost.tick_runs = runs;
+            }
+        }
+        cost
+    }
+}
+
+/// A ring's size must be a power of two, and whole pages.
+fn ring_size(bytes: u32) -> u32 {
+    bytes.clamp(4096, 1 << 30).next_power_of_two()
+}

@@ -1,0 +1,55 @@
+//! The fields the kernel programs need, by name, and where this kernel keeps them.
+
+use profiler_common::offsets::KernelOffsets;
+
+use super::btf::{Btf, BtfError};
+
+/// Look all of them up.
+///
+/// # Errors
+/// The first field that this kernel does not have; all of them have been there since 5.15.
+pub fn kernel_offsets(btf: &Btf<'_>) -> Result<KernelOffsets, BtfError> {
+    let either = |new: &[&str], old: &[&str]| btf.offset_of(new).or_else(|_| btf.offset_of(old));
+    Ok(KernelOffsets {
+        task_pid: btf.offset_of(&["task_struct", "pid"])?,
+        task_tgid: btf.offset_of(&["task_struct", "tgid"])?,
+        // Renamed in 5.14.
+        task_state: either(&["task_struct", "__state"], &["task_struct", "state"])?,
+        task_fsbase: btf.offset_of(&["task_struct", "thread", "fsbase"])?,
+        // Some kernels' BTF has the long names.
+        regs_sp: either(&["pt_regs", "sp"], &["pt_regs", "rsp"])?,
+        regs_ip: either(&["pt_regs", "ip"], &["pt_regs", "rip"])?,
+        regs_orig_ax: either(&["pt_regs", "orig_ax"], &["pt_regs", "orig_rax"])?,
+        // The fourth argument came with 5.18.
+        switch_passes_state: u32::from(btf.tracepoint_arguments("sched_switch") >= Some(4)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn truncated_or_foreign_bytes_are_refused() {
+        for bytes in [
+            &b""[..],
+            b"\x9f\xeb",
+            b"not btf at all, but long enough",
+            &[0; 64],
+        ] {
+            assert!(matches!(Btf::parse(bytes), Err(BtfError::Malformed(_))));
+        }
+    }
+
+    #[test]
+    fn a_forged_length_is_out_of_bounds() {
+        let mut bytes = vec![0u8; 32];
+        bytes[0..2].copy_from_slice(&[0x9f, 0xeb]);
+        bytes[4..8].copy_from_slice(&24u32.to_le_bytes());
+        bytes[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(
+            Btf::parse(&bytes).err(),
+            Some(BtfError::Malformed("types out of bounds"))
+        );
+    }
+}

@@ -1,0 +1,50 @@
+//! Time and the profiler's own cost, as the kernel has them.
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
+
+use crate::words::{DurationNs, MonotonicNs};
+
+/// `CLOCK_MONOTONIC` now: the clock of the kernel's records.
+#[must_use]
+pub fn monotonic() -> MonotonicNs {
+    // The clock exists on every Linux, so the call has no way to fail; 0 stands for "before all".
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |time| time.num_nanoseconds());
+    MonotonicNs(u64::try_from(now).unwrap_or(0))
+}
+
+/// What this process has cost so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnCost {
+    /// Time on a CPU, in user mode and in the kernel, all threads.
+    pub cpu: DurationNs,
+    /// The most memory that was resident at any time, in bytes.
+    pub peak_rss_bytes: u64,
+}
+
+/// What this process has cost so far; none when the kernel does not say.
+#[must_use]
+pub fn own_cost() -> Option<OwnCost> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
+    let cpu = usage.user_time().num_nanoseconds() + usage.system_time().num_nanoseconds();
+    Some(OwnCost {
+        cpu: DurationNs(u64::try_from(cpu).ok()?),
+        // The kernel counts it in KiB.
+        peak_rss_bytes: u64::try_from(usage.max_rss()).ok()?.saturating_mul(1024),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_does_not_go_back_and_the_cost_is_known() {
+        let before = monotonic();
+        assert!(before.0 > 0);
+        let cost = own_cost().expect("getrusage works");
+        assert!(cost.peak_rss_bytes > 0);
+        assert!(monotonic() >= before);
+    }
+}
