@@ -89,16 +89,17 @@ pub(super) fn fitted(text: &str, max: usize) -> String {
     if columns(text) <= max {
         return text.to_owned();
     }
-    let mut chars = max;
-    loop {
+    let mut chars = max.min(text.chars().count());
+    while chars > 1 {
         let fitted = shortened(text, chars);
         let over = columns(&fitted).saturating_sub(max);
-        if over == 0 || chars <= 1 {
+        if over == 0 {
             return fitted.into_owned();
         }
         // Each character taken away frees at most two columns.
-        chars -= over.div_ceil(2).min(chars - 1);
+        chars = chars.saturating_sub(over.div_ceil(2));
     }
+    String::from("…")
 }
 
 /// How many columns of a terminal `text` takes.
