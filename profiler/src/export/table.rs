@@ -89,15 +89,12 @@ pub(super) fn fitted(text: &str, max: usize) -> String {
     if columns(text) <= max {
         return text.to_owned();
     }
-    let mut chars = max.min(text.chars().count());
-    while chars > 1 {
+    // Characters of two columns make the first tries too wide.
+    for chars in (2..=max).rev() {
         let fitted = shortened(text, chars);
-        let over = columns(&fitted).saturating_sub(max);
-        if over == 0 {
+        if columns(&fitted) <= max {
             return fitted.into_owned();
         }
-        // Each character taken away frees at most two columns.
-        chars = chars.saturating_sub(over.div_ceil(2));
     }
     String::from("…")
 }

@@ -75,7 +75,7 @@ struct Share {
 
 fn places(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io::Result<()> {
     let view = View::new(profile, options.granularity);
-    let paths = ShortPaths::new(view.frames().iter().map(|frame| &*frame.file));
+    let paths = ShortPaths::of_frames(view.frames());
     let mut shares: Vec<(usize, Share)> = shares(&view).into_iter().enumerate().collect();
     shares.retain(|(_, share)| share.total > 0);
     shares.sort_by_key(|(frame, share)| {
@@ -147,12 +147,7 @@ fn shares(view: &View<'_>) -> Vec<Share> {
 }
 
 fn label(frame: &Frame, paths: &ShortPaths) -> String {
-    let short = Frame {
-        file: paths.of(&frame.file).into(),
-        module: frame.module.as_deref().map(|path| paths.of(path).into()),
-        ..frame.clone()
-    };
-    let label = printable(&short.to_string()).into_owned();
+    let label = printable(&paths.label(frame)).into_owned();
     match frame.kind {
         FrameKind::Kernel => label + " [kernel]",
         _ => label,

@@ -43,7 +43,7 @@ fn elements(xml: &str) -> Vec<String> {
             continue;
         }
         assert!(
-            !tag.contains('<') && tag.matches('"').count() % 2 == 0,
+            !tag.contains('<') && tag.matches('"').count().is_multiple_of(2),
             "{tag}"
         );
         text_is_escaped(tag);

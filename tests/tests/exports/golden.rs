@@ -59,3 +59,18 @@ fn speedscope() {
         &Options::default(),
     );
 }
+
+#[test]
+fn a_report_without_samples_says_why() {
+    let text = |profile| made::text(Format::Text, &profile, &Options::default());
+    let expected = "\
+python3 /srv/app/main.py --name a<b>&\"c\"
+pid 4242 · CPython 3.12.1 · cpu at 99 Hz · 1.00 s watched · 0 samples for 0.00 s of CPU
+
+no samples: nothing of the target ran on a CPU while it was watched
+
+0 ticks = 0 samples + 0 lost
+";
+    assert_eq!(text(made::empty()), expected);
+    assert!(text(made::bare()).contains("no samples"));
+}
