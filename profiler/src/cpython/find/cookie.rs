@@ -1,4 +1,7 @@
 //! The last resort for 3.13 and later: look for the debug-offset table itself in writable memory.
+//!
+//! The table is initialised data of an image, so it is in a mapping of a file; heaps and stacks
+//! are not read, which would also make pages of the target resident that it never used.
 
 use super::MappedFile;
 use crate::cpython::layout::debug_offsets::{self, COOKIE, HEAD_BYTES};
@@ -6,7 +9,7 @@ use crate::target::Memory;
 use crate::words::RemoteAddr;
 
 const CHUNK: u64 = 64 * 1024;
-/// A larger mapping is a heap, not the data of an image.
+/// A larger mapping is a file of data, not the data of an image.
 const MAX_MAPPING: u64 = 64 << 20;
 /// Most bytes that are looked through in all.
 const MAX_BYTES: u64 = 512 << 20;
@@ -18,7 +21,7 @@ pub(super) fn scan(files: &[MappedFile], memory: &dyn Memory) -> Vec<RemoteAddr>
     let mut buffer = vec![0; CHUNK as usize];
     for mapping in files {
         let bytes = mapping.end.0.saturating_sub(mapping.start.0);
-        if !mapping.writable || mapping.path.starts_with('[') || bytes > MAX_MAPPING {
+        if !mapping.writable || mapping.inode == 0 || bytes > MAX_MAPPING {
             continue;
         }
         let mut at = mapping.start.0;

@@ -2,189 +2,34 @@
 //! account of its stacks.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use profiler::cpython::{
     self, CpythonError, MappedFile, OpenImage, ReadSeek, Runtime, ThreadState, Wishes,
 };
 use profiler::pystack::{Chain, ChainEnd, PyFrame, Resolver, Walker};
 use profiler::sample::Gil;
-use profiler::target::{Memory, ReadError, ReadErrorKind};
+use profiler::target::{Memory, ReadError};
 use profiler::words::{InnerTid, MonotonicNs, PthreadId, RemoteAddr};
 use profiler_common::plan::Plan;
 use serde::Deserialize;
 
-const KNOWN_STACKS: &str = include_str!("../targets/known_stacks.py");
-const HOLDS_THE_GIL: &str = include_str!("../targets/holds_the_gil.py");
-/// Runs its argument under a file name of its own, so that a target needs no file where the
-/// interpreter sees another root.
-const BOOTSTRAP: &str =
-    "import sys; exec(compile(sys.argv.pop(1), '/targets/target.py', 'exec'), globals())";
-const PATIENCE: Duration = Duration::from_secs(30);
+mod lines;
+mod target;
 
-/// Commands that start an interpreter.
-fn pythons() -> Vec<Vec<String>> {
-    if let Ok(list) = std::env::var("PROFILER_TEST_PYTHONS") {
-        let commands = list.split(':').filter(|command| !command.is_empty());
-        return commands
-            .map(|command| command.split_whitespace().map(str::to_owned).collect())
-            .collect();
-    }
-    let mut commands = Vec::new();
-    let pyenv = Command::new("pyenv").arg("root").output();
-    let root = pyenv
-        .ok()
-        .and_then(|output| String::from_utf8(output.stdout).ok());
-    let root = PathBuf::from(root.unwrap_or_default().trim()).join("versions");
-    let mut versions: Vec<PathBuf> = std::fs::read_dir(root)
-        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
-        .unwrap_or_default();
-    versions.sort();
-    for version in versions {
-        for minor in 8..=15 {
-            let python = version.join(format!("bin/python3.{minor}"));
-            if python.exists() {
-                commands.push(vec![python.to_string_lossy().into_owned()]);
-            }
-        }
-    }
-    let cache = std::env::var("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = std::env::var("HOME").unwrap_or_default();
-    let cache = cache.unwrap_or_else(|_| Path::new(&home).join(".cache"));
-    let sid = cache.join("profiler-build/sid");
-    for minor in 13..=15 {
-        if sid.join(format!("usr/bin/python3.{minor}")).exists() {
-            let sid = sid.to_string_lossy().into_owned();
-            commands.push(vec!["chroot".to_owned(), sid, format!("python3.{minor}")]);
-        }
-    }
-    commands
-}
+use target::{LiveMemory, Target, on_every_python, pythons, until};
 
-/// Runs `test` on every interpreter and tells all that went wrong.
-fn on_every_python(test: impl Fn(&[String]) -> Result<String, String>) {
-    let pythons = pythons();
-    if pythons.is_empty() {
-        eprintln!("RUNG 2 DID NOT RUN: no interpreter found, set PROFILER_TEST_PYTHONS");
-    }
-    let mut failures = Vec::new();
-    for python in &pythons {
-        match test(python) {
-            Ok(said) => println!("{}: {said}", python.join(" ")),
-            Err(wrong) => failures.push(format!("{}: {wrong}", python.join(" "))),
-        }
-    }
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
-}
-
-/// A target process; it dies with its value.
-struct Target {
-    child: Child,
-    line: String,
-}
-
-impl Target {
-    fn start(python: &[String], source: &str, arguments: &[&str]) -> Result<Self, String> {
-        let child = Command::new(&python[0])
-            .args(&python[1..])
-            .args(["-X", "utf8", "-c", BOOTSTRAP, source])
-            .args(arguments)
-            .env("LC_ALL", "C.UTF-8")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("cannot start: {error}"))?;
-        let mut target = Self {
-            child,
-            line: String::new(),
-        };
-        let stdout = target.child.stdout.take().ok_or("no stdout")?;
-        BufReader::new(stdout)
-            .read_line(&mut target.line)
-            .map_err(|error| format!("cannot read its account: {error}"))?;
-        Ok(target)
-    }
-
-    fn memory(&self) -> Result<LiveMemory, String> {
-        LiveMemory::open(self.child.id()).map_err(|error| format!("cannot open memory: {error}"))
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The memory and the mapped files of a child, by way of `/proc`.
-struct LiveMemory {
-    pid: u32,
-    mem: File,
-}
-
-impl LiveMemory {
-    fn open(pid: u32) -> io::Result<Self> {
-        let mem = File::open(format!("/proc/{pid}/mem"))?;
-        Ok(Self { pid, mem })
-    }
-
-    fn mappings(&self) -> io::Result<Vec<MappedFile>> {
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
-        Ok(maps.lines().filter_map(mapping).collect())
-    }
-}
-
-fn mapping(line: &str) -> Option<MappedFile> {
-    let mut words = line.split_ascii_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    let flags = words.next()?.as_bytes();
-    let file_offset = u64::from_str_radix(words.next()?, 16).ok()?;
-    let inode = words.nth(1)?.parse().ok()?;
-    Some(MappedFile {
-        path: line.find('/').map_or("", |at| &line[at..]).to_owned(),
-        start: RemoteAddr(u64::from_str_radix(start, 16).ok()?),
-        end: RemoteAddr(u64::from_str_radix(end, 16).ok()?),
-        file_offset,
-        executable: flags[2] == b'x',
-        writable: flags[1] == b'w',
-        inode,
-    })
-}
-
-impl Memory for LiveMemory {
-    fn read(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<(), ReadError> {
-        let bytes = buf.len();
-        let error = |kind| ReadError { addr, bytes, kind };
-        if i64::try_from(addr.0).is_err() {
-            return Err(error(ReadErrorKind::Unmapped));
-        }
-        self.mem
-            .read_exact_at(buf, addr.0)
-            .map_err(|_| error(ReadErrorKind::Unmapped))
-    }
-}
-
-impl OpenImage for LiveMemory {
-    fn open(&self, file: &MappedFile) -> io::Result<Box<dyn ReadSeek>> {
-        let (pid, start, end) = (self.pid, file.start.0, file.end.0);
-        let file = File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}"))
-            .or_else(|_| File::open(format!("/proc/{pid}/root{}", file.path)))
-            .or_else(|_| File::open(&file.path))?;
-        Ok(Box::new(file))
-    }
-}
+const KNOWN_STACKS: &str = include_str!("../../targets/known_stacks.py");
+const HOLDS_THE_GIL: &str = include_str!("../../targets/holds_the_gil.py");
 
 #[derive(Deserialize)]
 struct Account {
     pid: u32,
     hexversion: u32,
+    /// The thread that gave the account.
+    own: u64,
     threads: BTreeMap<u64, ThreadAccount>,
 }
 
@@ -220,6 +65,7 @@ fn show(frame: &PyFrame) -> (String, String, u32) {
     }
 }
 
+/// A target with known stacks, all its threads where they say they are.
 struct Session {
     _target: Target,
     memory: LiveMemory,
@@ -237,6 +83,15 @@ fn known_stacks(python: &[String]) -> Result<Session, String> {
     let states = runtime
         .thread_states(&memory)
         .map_err(|error| error.to_string())?;
+    // The thread that printed has yet to come to its final read of standard input.
+    let reporter = account.threads.get(&account.own).ok_or("no own thread")?;
+    let (pid, tid) = (target.child.id(), reporter.native_id);
+    until(|| {
+        let syscall = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall"));
+        Ok(syscall
+            .map_err(|error| error.to_string())?
+            .starts_with("0 0x0 "))
+    })?;
     if account.pid != target.child.id() {
         return Err("it runs in another process".to_owned());
     }
@@ -251,6 +106,23 @@ fn known_stacks(python: &[String]) -> Result<Session, String> {
         account,
         states,
     })
+}
+
+/// Runs `test` on a target with known stacks on every interpreter; the targets are shared by the
+/// tests, and end when this program does, for then their standard input ends.
+fn on_known_stacks(test: impl Fn(&Session) -> Result<String, String>) {
+    type Sessions = BTreeMap<Vec<String>, Result<Session, String>>;
+    static SESSIONS: OnceLock<Sessions> = OnceLock::new();
+    let sessions = SESSIONS.get_or_init(|| {
+        let pythons = pythons().into_iter();
+        pythons
+            .map(|python| {
+                let session = known_stacks(&python);
+                (python, session)
+            })
+            .collect()
+    });
+    on_every_python(|python| test(sessions[python].as_ref().map_err(Clone::clone)?));
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: T, want: T) -> Result<(), String> {
@@ -270,8 +142,7 @@ impl Session {
 
 #[test]
 fn every_frame_of_every_thread_is_what_the_interpreter_says() {
-    on_every_python(|python| {
-        let session = known_stacks(python)?;
+    on_known_stacks(|session| {
         let (runtime, memory) = (&session.runtime, &session.memory);
         let plan = plan(runtime, memory, 512)?;
         let mut resolver = Resolver::new(runtime);
@@ -312,8 +183,7 @@ fn every_frame_of_every_thread_is_what_the_interpreter_says() {
 
 #[test]
 fn a_stack_deeper_than_wished_keeps_both_ends() {
-    on_every_python(|python| {
-        let session = known_stacks(python)?;
+    on_known_stacks(|session| {
         let (runtime, memory) = (&session.runtime, &session.memory);
         let plan = plan(runtime, memory, 16)?;
         let mut resolver = Resolver::new(runtime);
@@ -335,8 +205,7 @@ fn a_stack_deeper_than_wished_keeps_both_ends() {
 
 #[test]
 fn version_names_and_native_ids_are_what_the_interpreter_says() {
-    on_every_python(|python| {
-        let session = known_stacks(python)?;
+    on_known_stacks(|session| {
         let (runtime, memory) = (&session.runtime, &session.memory);
         let version = cpython::Version::from_hex(session.account.hexversion);
         same("version", runtime.version(), version)?;
@@ -371,8 +240,7 @@ fn follow(memory: &LiveMemory, plan: &Plan, thread: PthreadId) -> Result<u64, Re
 
 #[test]
 fn the_hops_from_a_thread_lead_to_its_state() {
-    on_every_python(|python| {
-        let session = known_stacks(python)?;
+    on_known_stacks(|session| {
         let plan = plan(&session.runtime, &session.memory, 512)?;
         if plan.state.n_hops == 0 {
             return Err("no hops".to_owned());
@@ -383,17 +251,6 @@ fn the_hops_from_a_thread_lead_to_its_state() {
         }
         Ok(format!("hops {:?}", plan.state.hops))
     });
-}
-
-/// Asks until the answer is yes; the program under test gets there in its own time.
-fn until(mut question: impl FnMut() -> Result<bool, String>) -> Result<(), String> {
-    let start = Instant::now();
-    while !question()? {
-        if start.elapsed() > PATIENCE {
-            return Err("it never came".to_owned());
-        }
-    }
-    Ok(())
 }
 
 #[test]
@@ -481,8 +338,7 @@ fn a_runtime_that_no_file_tells_of_is_found_by_its_debug_offsets() {
             Err(io::ErrorKind::PermissionDenied.into())
         }
     }
-    on_every_python(|python| {
-        let session = known_stacks(python)?;
+    on_known_stacks(|session| {
         let memory = &session.memory;
         let mappings = memory.mappings().map_err(|error| error.to_string())?;
         let found = cpython::discover(&mappings, &NoImages, memory);
@@ -506,8 +362,7 @@ fn a_runtime_that_no_file_tells_of_is_found_by_its_debug_offsets() {
 
 #[test]
 fn an_empty_chain_resolves_to_no_frames() {
-    on_every_python(|python| {
-        let session = known_stacks(python)?;
+    on_known_stacks(|session| {
         let mut resolver = Resolver::new(&session.runtime);
         let chain = Chain::empty(ChainEnd::NoFrame);
         same(
