@@ -307,16 +307,17 @@ mod tests {
     fn every_thread_is_listed_with_its_name() {
         let me = Process::open(crate::words::Pid(std::process::id())).expect("ourselves");
         let (stay, stop) = std::sync::mpsc::channel::<()>();
+        let (here, ready) = std::sync::mpsc::channel();
         let other = std::thread::Builder::new()
             .name("the other".to_owned())
-            .spawn(move || stop.recv())
+            .spawn(move || here.send(nix::unistd::gettid()).is_ok() && stop.recv().is_ok())
             .expect("a thread");
+        let tid = Tid(ready.recv().expect("it runs").as_raw().cast_unsigned());
         let tasks = me.all_tasks().expect("our threads");
-        assert!(tasks.iter().any(|task| task.name == "the other"));
-        for task in &tasks {
-            assert_eq!(task.inner, Some(InnerTid(task.tid.0)));
-            assert!(task.start_stack.is_some());
-        }
+        let task = tasks.iter().find(|task| task.tid == tid).expect("listed");
+        assert_eq!(task.name, "the other");
+        assert_eq!(task.inner, Some(InnerTid(tid.0)));
+        assert!(task.start_stack.is_some());
         drop(stay);
         assert!(other.join().is_ok());
     }
