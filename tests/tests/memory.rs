@@ -165,7 +165,11 @@ fn another_users_process_is_refused_with_what_to_type() {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(folder.path(), open).expect("ours");
         let exe = folder.path().join("again");
-        std::fs::copy(std::env::current_exe().expect("this program"), &exe).expect("a copy");
+        let this = std::env::current_exe().expect("this program");
+        // By a program of its own: a child of another test's could inherit the file while it is
+        // being written, and what is open for writing cannot be run.
+        let copied = Command::new("cp").args([&this, &exe]).status();
+        assert!(copied.is_ok_and(|status| status.success()));
         again(
             Command::new(exe).uid(NOBODY).gid(NOBODY).current_dir("/"),
             "another_users_process_is_refused_with_what_to_type",

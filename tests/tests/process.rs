@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use profiler::target::{Backing, Process, TargetError};
 use profiler::words::Pid;
@@ -24,8 +24,15 @@ impl Cat {
         Self(child)
     }
 
+    /// A new program has its mappings and its command line a moment after `spawn` returns.
     fn open(&self) -> Process {
-        Process::open(Pid(self.0.id())).expect("our own child")
+        let process = Process::open(Pid(self.0.id())).expect("our own child");
+        let started = Instant::now();
+        while process.command_line().expect("it runs").is_empty() {
+            assert!(started.elapsed() < PATIENCE, "a program that never starts");
+            std::thread::yield_now();
+        }
+        process
     }
 }
 
@@ -69,7 +76,10 @@ fn a_kernel_thread_is_no_target() {
 fn a_mapped_file_that_was_replaced_is_not_mistaken_for_its_successor() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a cat");
-    fs::copy("/bin/cat", &path).expect("a copy");
+    // By a program of its own: a child of another test's could inherit the file while it is
+    // being written, and what is open for writing cannot be run.
+    let copied = Command::new("cp").arg("/bin/cat").arg(&path).status();
+    assert!(copied.is_ok_and(|status| status.success()));
     let mut cat = Cat::start(path.to_str().expect("text"));
     let process = cat.open();
     let maps = process.maps().expect("our own child");

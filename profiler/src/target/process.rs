@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use procfs::ProcError;
 use procfs::process::Stat;
 
 use crate::sys;
@@ -105,6 +106,11 @@ impl Process {
             return Err(TargetError::Zombie { pid });
         }
         let exe = process.find_exe()?;
+        // A link may be read by more than may read memory: Yama and an undumpable program shut
+        // out even their own user.
+        if let Err(ProcError::PermissionDenied(_)) = process.handle.mem() {
+            return Err(TargetError::Shut { pid });
+        }
         Ok(Self { exe, ..process })
     }
 

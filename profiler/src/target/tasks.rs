@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-use nix::libc;
-use procfs::ProcError;
+use nix::dir::Dir;
+use nix::errno::Errno;
 use procfs::process::Stat;
 
 use crate::target::error::TargetError;
@@ -166,21 +166,29 @@ impl Process {
     /// # Errors
     /// When the process is gone.
     pub fn tids(&self) -> Result<Vec<Tid>, TargetError> {
-        let tasks = self
+        let pid = self.pid();
+        let folder = self
             .handle
-            .tasks()
-            .map_err(|error| TargetError::of_procfs(self.pid(), "task", error))?;
+            .open_relative("task")
+            .map_err(|error| TargetError::of_procfs(pid, "task", error))?;
+        // Not procfs's own listing, which opens the folder of every single thread.
+        let of_errno = |errno: Errno| TargetError::of_io(pid, "task", &errno.into());
+        let mut folder = Dir::from_fd(folder.into()).map_err(of_errno)?;
         let mut tids = Vec::new();
-        for task in tasks.take(MAX_TASKS) {
-            match task.map(|task| u32::try_from(task.tid)) {
-                Ok(Ok(tid)) => tids.push(Tid(tid)),
-                // It ended between the listing and the look.
-                Ok(Err(_)) | Err(ProcError::NotFound(_)) => {}
-                Err(error) => return Err(TargetError::of_procfs(self.pid(), "task", error)),
+        for entry in folder.iter() {
+            let entry = entry.map_err(of_errno)?;
+            // Anything but a number is `.` or `..`.
+            let number = entry
+                .file_name()
+                .to_str()
+                .ok()
+                .and_then(|name| name.parse().ok());
+            if tids.len() < MAX_TASKS {
+                tids.extend(number.map(Tid));
             }
         }
         if tids.is_empty() {
-            return Err(TargetError::Gone { pid: self.pid() });
+            return Err(TargetError::Gone { pid });
         }
         Ok(tids)
     }
@@ -258,9 +266,6 @@ pub(super) fn numbers<T: std::str::FromStr>(line: &[u8]) -> Vec<T> {
         .filter_map(|word| word.parse().ok())
         .collect()
 }
-
-/// The number of `futex(2)`: most of Python's blocked threads are in it.
-pub const SYSCALL_FUTEX: u32 = libc::SYS_futex as u32;
 
 #[cfg(test)]
 mod tests {
