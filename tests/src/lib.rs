@@ -1,1 +1,15 @@
-//! tests
+//! The harness of the live tests and of `xtask bench`: interpreters, target programs, the built
+//! `profiler` and what it wrote.
+//!
+//! Ground truth comes from the targets (`tests/targets`), never from the profiler: nothing here
+//! uses the profiler's library.
+
+pub mod folded;
+pub mod ledger;
+pub mod profiler;
+pub mod pythons;
+pub mod rung;
+pub mod target;
+
+mod cargo;
+mod lines;

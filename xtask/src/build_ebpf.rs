@@ -20,7 +20,7 @@ const TARGET: &str = "bpfel-unknown-none";
 
 /// Arguments of the command.
 #[derive(clap::Args, Debug)]
-pub struct Options {
+pub(crate) struct Options {
     /// Do not write the object: fail when the committed one is not what the source gives.
     #[arg(long)]
     check: bool,
@@ -32,7 +32,7 @@ fn object_path(root: &Path) -> PathBuf {
 }
 
 /// Build, then write or compare.
-pub fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &Options) -> Result<()> {
     let root = cache::workspace_root();
     let sysroot = PathBuf::from(output(Command::new("rustc").args(["--print", "sysroot"]))?);
     let linker = bpf_linker(&sysroot)?;
@@ -40,7 +40,8 @@ pub fn run(options: &Options) -> Result<()> {
     let built = strip(&sysroot, &build(&root, &sysroot, &linker)?)?;
     let path = object_path(&root);
     if options.check {
-        let committed = fs::read(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
+        let committed =
+            fs::read(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
         if committed != built {
             let fresh = std::env::temp_dir().join("profiler.bpf.o.fresh");
             fs::write(&fresh, &built)?;
@@ -52,17 +53,30 @@ pub fn run(options: &Options) -> Result<()> {
                 fresh.display()
             );
         }
-        println!("build-ebpf: the committed object is what the source gives ({} bytes)", built.len());
+        println!(
+            "build-ebpf: the committed object is what the source gives ({} bytes)",
+            built.len()
+        );
     } else {
         fs::write(&path, &built)?;
-        println!("build-ebpf: wrote {} ({} bytes)", path.display(), built.len());
+        println!(
+            "build-ebpf: wrote {} ({} bytes)",
+            path.display(),
+            built.len()
+        );
     }
     Ok(())
 }
 
 fn output(command: &mut Command) -> Result<String> {
-    let out = command.output().with_context(|| format!("cannot run {command:?}"))?;
-    ensure!(out.status.success(), "{command:?} failed: {}", String::from_utf8_lossy(&out.stderr));
+    let out = command
+        .output()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(
+        out.status.success(),
+        "{command:?} failed: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     Ok(String::from_utf8(out.stdout)?.trim().to_owned())
 }
 
@@ -73,7 +87,9 @@ fn library_source(sysroot: &Path) -> Result<()> {
         return Ok(());
     }
     println!("build-ebpf: adding the component rust-src");
-    let status = Command::new("rustup").args(["component", "add", "rust-src"]).status();
+    let status = Command::new("rustup")
+        .args(["component", "add", "rust-src"])
+        .status();
     if !status.is_ok_and(|status| status.success()) || !library.exists() {
         bail!(
             "the library source is missing at `{}`: type `rustup component add rust-src`; where that cannot be had, unpack Debian's `rust-src` of the same version and put its `library` folder there",
@@ -88,26 +104,43 @@ fn bpf_linker(sysroot: &Path) -> Result<PathBuf> {
     let place = cache::folder().join("bpf-linker");
     let program = place.join("bin/bpf-linker");
     let works = |program: &Path| {
-        output(Command::new(program).arg("--version")).is_ok_and(|version| version.contains(BPF_LINKER))
+        output(Command::new(program).arg("--version"))
+            .is_ok_and(|version| version.contains(BPF_LINKER))
     };
     if works(&program) {
         return Ok(program);
     }
-    println!("build-ebpf: installing bpf-linker {BPF_LINKER} into {} (about two minutes)", place.display());
+    println!(
+        "build-ebpf: installing bpf-linker {BPF_LINKER} into {} (about two minutes)",
+        place.display()
+    );
     let llvm = fs::read_dir(sysroot.join("lib"))?
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libLLVM.so.")))
+        .find(|path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("libLLVM.so."))
+        })
         .with_context(|| format!("no libLLVM.so.* in `{}/lib`", sysroot.display()))?;
     // The folder stays: it is the program's run path.
     let prefix = cache::folder().join("llvm");
     fs::create_dir_all(prefix.join("lib"))?;
-    for name in ["libLLVM.so", &llvm.file_name().unwrap_or_default().to_string_lossy()] {
+    for name in [
+        "libLLVM.so",
+        &llvm.file_name().unwrap_or_default().to_string_lossy(),
+    ] {
         let link = prefix.join("lib").join(name);
         let _ = fs::remove_file(&link);
         std::os::unix::fs::symlink(&llvm, &link)?;
     }
     let status = Command::new("cargo")
-        .args(["install", "bpf-linker", "--version", BPF_LINKER, "--locked", "--force"])
+        .args([
+            "install",
+            "bpf-linker",
+            "--version",
+            BPF_LINKER,
+            "--locked",
+            "--force",
+        ])
         .args(["--no-default-features", "--features", "llvm-22", "--root"])
         .arg(&place)
         .env("LLVM_PREFIX", &prefix)
@@ -141,7 +174,15 @@ fn build(root: &Path, sysroot: &Path, linker: &Path) -> Result<PathBuf> {
     .join("\u{1f}");
     let status = Command::new("cargo")
         .current_dir(root)
-        .args(["build", "-Z", "build-std=core", "--release", "--locked", "--package", "profiler-ebpf"])
+        .args([
+            "build",
+            "-Z",
+            "build-std=core",
+            "--release",
+            "--locked",
+            "--package",
+            "profiler-ebpf",
+        ])
         .args(["--target", TARGET])
         .env("RUSTC_BOOTSTRAP", "1")
         .env("CARGO_ENCODED_RUSTFLAGS", flags)

@@ -1,21 +1,68 @@
-//! Where slow things are kept, outside the checkout.
+//! The folder for all that is slow to make, shared by every checkout of this machine.
+//!
+//! It names the places; who fills one makes it under another name and renames it, or does it so
+//! that doing it again repairs it. A lock keeps two from filling the same place.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// `$PROFILER_CACHE`, else `profiler-build` in the user's cache folder.
-pub fn folder() -> PathBuf {
-    let own = std::env::var_os("PROFILER_CACHE").map(PathBuf::from);
-    let xdg = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = std::env::home_dir().map(|home| home.join(".cache"));
-    own.or_else(|| Some(xdg.or(home)?.join("profiler-build"))).unwrap_or_else(|| "target/cache".into())
+use anyhow::{Context, Result};
+
+/// `$PROFILER_CACHE`, else `profiler-build` in the user's cache folder, where the tests look for
+/// it too.
+pub(crate) fn folder() -> PathBuf {
+    tests::pythons::cache().unwrap_or_else(|| workspace_root().join("target/cache"))
 }
 
 /// The workspace's top folder.
-pub fn workspace_root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap_or_else(|_| ".".into())
+pub(crate) fn workspace_root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
 }
 
 /// Where cargo builds.
-pub fn target_dir(root: &Path) -> PathBuf {
+pub(crate) fn target_dir(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+/// The folder and its places.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    root: PathBuf,
+}
+
+impl Cache {
+    /// Opens the folder, making it when it is not there.
+    pub(crate) fn open() -> Result<Self> {
+        let root = folder();
+        std::fs::create_dir_all(&root).with_context(|| {
+            format!(
+                "`{}` cannot be made: set PROFILER_CACHE to a folder that may be filled",
+                root.display()
+            )
+        })?;
+        Ok(Self { root })
+    }
+
+    /// Waits until no other process fills the folder, and keeps others waiting while it lives.
+    pub(crate) fn lock(&self) -> Result<File> {
+        let path = self.root.join("lock");
+        let file = File::create(&path).with_context(|| format!("`{}`", path.display()))?;
+        if file.try_lock().is_err() {
+            eprintln!("waiting for another build to finish its setup");
+            file.lock()
+                .with_context(|| format!("`{}`", path.display()))?;
+        }
+        Ok(file)
+    }
+
+    /// A root folder with Debian sid's interpreters.
+    pub(crate) fn sid(&self) -> PathBuf {
+        self.root.join("sid")
+    }
+
+    /// A virtual environment with the peers that are measured beside the profiler.
+    pub(crate) fn peers(&self) -> PathBuf {
+        self.root.join("peers")
+    }
 }

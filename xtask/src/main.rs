@@ -1,18 +1,65 @@
-//! What cargo alone cannot do.
+//! What cargo alone cannot do for this workspace: `cargo xtask COMMAND`.
+//!
+//! Each command is a module with its options; this file only tells them apart.
 
+mod bench;
 mod build_ebpf;
 mod cache;
+mod layouts;
+mod setup;
+mod shell;
+mod test;
+mod tidy;
 
-use clap::Parser;
+use std::process::ExitCode;
 
-#[derive(Parser)]
-enum Command {
-    /// Build the kernel programs.
-    BuildEbpf(build_ebpf::Options),
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask",
+    about = "What cargo alone cannot do for this workspace"
+)]
+struct Options {
+    #[command(subcommand)]
+    command: Command,
 }
 
-fn main() -> anyhow::Result<()> {
-    match Command::parse() {
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Build the kernel programs, or check that the committed object is theirs
+    BuildEbpf(build_ebpf::Options),
+    /// Install what the tests need and is not there yet
+    Setup(setup::Options),
+    /// Install what the tests need, build the binary and run every test this machine allows
+    Test(test::Options),
+    /// Hold the house rules that a machine can hold
+    Tidy(tidy::Options),
+    /// Measure the profiler by its own yardstick, beside its peers
+    Bench(bench::Options),
+    /// Measure again the layouts of CPython's structures
+    Layouts(layouts::Options),
+}
+
+fn main() -> ExitCode {
+    match run(Options::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        // The causes in one line; a backtrace of a tool's refusal helps nobody.
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
         Command::BuildEbpf(options) => build_ebpf::run(&options),
+        Command::Setup(options) => setup::run(&options),
+        Command::Test(options) => test::run(&options),
+        Command::Tidy(options) => tidy::run(&options),
+        Command::Bench(options) => bench::run(&options),
+        Command::Layouts(options) => layouts::run(&options),
     }
 }

@@ -1,0 +1,138 @@
+//! The ledger as a reader of the documentation would declare it: the accounts of one run.
+//!
+//! Written from the documented form, not from the profiler's types, so that a change of the
+//! form breaks a test. Keys it does not know are let through.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+/// The accounts of one run.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Ledger {
+    /// The form's number.
+    pub schema: u32,
+    /// The process.
+    pub pid: i64,
+    /// The interpreter's version.
+    pub python: String,
+    /// `default`, `free-threaded` or `debug`.
+    pub build: String,
+    /// `bpf` or `proc`.
+    pub engine: String,
+    /// What a sample's weight means.
+    pub mode: String,
+    /// Ticks a second and CPU.
+    pub rate_hz: f64,
+    /// Nanoseconds between ticks.
+    pub period_ns: u64,
+    /// Seconds from the first tick to the last.
+    pub duration_s: f64,
+    /// Ticks that found a thread of the target.
+    pub ticks: u64,
+    /// Those that became samples.
+    pub samples: u64,
+    /// Those that did not, by reason.
+    pub losses: BTreeMap<String, u64>,
+    /// Samples by where their frames came from.
+    pub frames_from: BTreeMap<String, u64>,
+    /// Walks given up because the thread moved on.
+    pub moved: u64,
+    /// Samples whose witnesses named different threads.
+    pub contradictions: u64,
+    /// Samples by what the thread had to do with the GIL.
+    pub gil: BTreeMap<String, u64>,
+    /// Samples of a thread that collected garbage.
+    pub gc: u64,
+    /// The threads.
+    pub threads: Vec<Thread>,
+    /// What the profiler itself cost.
+    pub profiler: Cost,
+}
+
+/// One thread's account.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Thread {
+    /// Its kernel id, as the target's processes see it.
+    pub tid: i64,
+    /// Its name.
+    pub name: Option<String>,
+    /// Its pthread id.
+    pub pthread_id: Option<u64>,
+    /// Whether it has a Python thread state.
+    pub python: bool,
+    /// The rungs of the ladder that named it.
+    pub matched_by: Vec<String>,
+    /// Its samples.
+    pub samples: u64,
+    /// The time they stand for.
+    pub sampled_ns: u64,
+    /// The time the scheduler gave it; none where that could not be had.
+    pub scheduler_ns: Option<u64>,
+}
+
+impl Thread {
+    /// The samples' time, seconds.
+    #[must_use]
+    pub fn sampled_s(&self) -> f64 {
+        self.sampled_ns as f64 / 1e9
+    }
+
+    /// The scheduler's time, seconds.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be had.
+    pub fn scheduler_s(&self) -> Result<f64> {
+        let ns = self
+            .scheduler_ns
+            .with_context(|| format!("thread {} has no scheduler's account", self.tid))?;
+        Ok(ns as f64 / 1e9)
+    }
+}
+
+/// What the profiler itself cost.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Cost {
+    /// CPU time of its process.
+    pub cpu_ns: Option<u64>,
+    /// Time of its kernel programs, where the kernel counts it.
+    pub bpf_ns: Option<u64>,
+    /// Runs of its kernel programs, where the kernel counts them.
+    pub bpf_runs: Option<u64>,
+    /// Its largest resident memory.
+    pub rss_bytes: Option<u64>,
+}
+
+impl Ledger {
+    /// Reads a ledger's file.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read or is of another form.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("no ledger at {}", path.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("the ledger is `{text}`"))
+    }
+
+    /// All losses together.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.losses.values().sum()
+    }
+
+    /// The samples whose frames came from there.
+    #[must_use]
+    pub fn from(&self, source: &str) -> u64 {
+        self.frames_from.get(source).copied().unwrap_or(0)
+    }
+
+    /// One thread by its kernel id.
+    #[must_use]
+    pub fn thread(&self, tid: i64) -> Option<&Thread> {
+        self.threads.iter().find(|thread| thread.tid == tid)
+    }
+}

@@ -1,0 +1,40 @@
+"""One thread compresses random bytes, one sleeps and then multiplies, the main thread joins.
+
+usage: origin.py ROUNDS SLEEP_SECONDS MULTIPLICATIONS [MEGABYTES]
+"""
+import os
+import sys
+import time
+import zlib
+
+from truth import Worker, account, command, ready, say
+
+
+def compress(rounds, data):
+    for _ in range(rounds):
+        zlib.compress(data)
+
+
+def half_sleep(seconds, multiplications):
+    time.sleep(seconds)
+    product = 1
+    for i in range(multiplications):
+        product = i * 3
+
+
+if __name__ == "__main__":
+    rounds, seconds, multiplications = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+    data = os.urandom(int(sys.argv[4] if len(sys.argv) > 4 else 10) * 1000 * 1000)
+    ready()
+    command()
+    before = account("main")
+    workers = [Worker(compress, rounds, data), Worker(half_sleep, seconds, multiplications)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    main = account("main")
+    main["cpu_s"] -= before["cpu_s"]
+    main["stat_s"] -= before["stat_s"]
+    say("done", threads=[main] + [worker.account for worker in workers])
+    command()

@@ -1,0 +1,49 @@
+"""What the targets share: one JSON object a line on stdout, commands a line on stdin."""
+import json
+import os
+import sys
+import threading
+import time
+
+
+def say(event, **facts):
+    facts["event"] = event
+    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.stdout.flush()
+
+
+def ready(**facts):
+    say("ready", pid=os.getpid(), version=list(sys.version_info[:3]), **facts)
+
+
+def command():
+    """The next line of stdin, or None when it was closed."""
+    line = sys.stdin.readline()
+    return line.strip() if line else None
+
+
+def account(name):
+    """This thread's CPU time, by its own clock and by the kernel's ticks."""
+    tid = threading.get_native_id()
+    with open("/proc/self/task/%d/stat" % tid) as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    ticks = int(fields[11]) + int(fields[12])
+    return {
+        "name": name,
+        "tid": tid,
+        "ident": threading.get_ident(),
+        "cpu_s": time.thread_time(),
+        "stat_s": ticks / os.sysconf("SC_CLK_TCK"),
+    }
+
+
+class Worker(threading.Thread):
+    """A thread that runs one function and leaves its account."""
+
+    def __init__(self, body, *args):
+        super().__init__(name=body.__name__)
+        self.body, self.args, self.account = body, args, None
+
+    def run(self):
+        self.body(*self.args)
+        self.account = account(self.body.__name__)

@@ -1,0 +1,117 @@
+//! The books balance: samples against the scheduler's account, and both against `/proc`'s.
+
+use anyhow::{Context, Result, ensure};
+use tests::ledger::Ledger;
+use tests::profiler::Running;
+use tests::pythons::{self, Python};
+use tests::rung::{self, Rung};
+use tests::target::{Account, Target};
+
+/// How far two accounts of one thread's time may be apart.
+const ONE_PERCENT: f64 = 0.01;
+
+/// `/proc` counts in hundredths of a second, and once for each of two numbers.
+const STAT_STEP_S: f64 = 0.02;
+
+fn keep(python: &Python, script: &str, arguments: &[&str]) -> Result<(Ledger, Vec<Account>)> {
+    let mut target = Target::start(python, script, arguments)?;
+    let mut profiler = Running::on(target.pid(), &["-r", "1999"])?;
+    profiler.attached()?;
+    target.tell("go")?;
+    if script == "origin.py" {
+        let accounts = target.done()?;
+        return Ok((profiler.stop()?.ledger()?, accounts));
+    }
+    target.expect("running")?;
+    // A second target is the clock: it works for a known while.
+    let mut clock = Target::start(python, "count_work.py", &["1"])?;
+    clock.tell("100000")?;
+    clock.expect("work")?;
+    target.tell("stop")?;
+    let accounts = target.done()?;
+    Ok((profiler.stop()?.ledger()?, accounts))
+}
+
+fn check(python: &Python, script: &str, arguments: &[&str]) -> Result<()> {
+    let (ledger, accounts) = keep(python, script, arguments)?;
+    ensure!(
+        ledger.ticks == ledger.samples + ledger.lost(),
+        "ticks {} are not samples {} and losses {:?}",
+        ledger.ticks,
+        ledger.samples,
+        ledger.losses
+    );
+    let from: u64 = ledger.frames_from.values().sum();
+    ensure!(
+        from == ledger.samples,
+        "frames_from sums to {from}: {ledger:?}"
+    );
+    let gil: u64 = ledger.gil.values().sum();
+    ensure!(gil == ledger.samples, "gil sums to {gil}: {ledger:?}");
+    let of_threads: u64 = ledger.threads.iter().map(|thread| thread.samples).sum();
+    ensure!(
+        of_threads == ledger.samples,
+        "the threads' samples sum to {of_threads}: {ledger:?}"
+    );
+    for account in accounts.iter().filter(|account| account.cpu_s > 0.5) {
+        let thread = ledger
+            .thread(account.tid)
+            .with_context(|| format!("no thread {} in {ledger:?}", account.tid))?;
+        let sampled = thread.sampled_s();
+        let scheduled = thread.scheduler_s()?;
+        let told = format!(
+            "`{}`: sampled {sampled:.3} s, scheduler {scheduled:.3} s, own clock {:.3} s, /proc {:.3} s",
+            account.name, account.cpu_s, account.stat_s
+        );
+        ensure!((sampled / scheduled - 1.0).abs() <= ONE_PERCENT, "{told}");
+        ensure!(
+            (scheduled / account.cpu_s - 1.0).abs() <= ONE_PERCENT,
+            "{told}"
+        );
+        let most = account.stat_s * ONE_PERCENT + STAT_STEP_S;
+        ensure!((sampled - account.stat_s).abs() <= most, "{told}");
+        ensure!(thread.python, "{told}: not known as a Python thread");
+        ensure!(
+            thread.pthread_id == Some(account.ident),
+            "{told}: its pthread id is {}, not {:?}",
+            account.ident,
+            thread.pthread_id
+        );
+    }
+    Ok(())
+}
+
+fn on(script: &str, arguments: &[&str]) -> Result<()> {
+    if !rung::reached(Rung::Kernel) {
+        return Ok(());
+    }
+    let Some(python) = pythons::any() else {
+        return Ok(());
+    };
+    check(python, script, arguments).with_context(|| format!("`{script}` on {}", python.label))
+}
+
+#[test]
+fn the_books_of_one_busy_thread_balance() -> Result<()> {
+    on("spin.py", &["20"])
+}
+
+#[test]
+fn the_books_of_two_threads_that_share_the_gil_balance() -> Result<()> {
+    on("two_spinners.py", &[])
+}
+
+#[test]
+fn the_books_of_deep_recursion_balance() -> Result<()> {
+    on("spin.py", &["1000"])
+}
+
+#[test]
+fn the_books_of_a_busy_thread_among_sleepers_balance() -> Result<()> {
+    on("sleepers.py", &["200"])
+}
+
+#[test]
+fn the_books_of_threads_that_end_while_they_are_watched_balance() -> Result<()> {
+    on("origin.py", &["6", "0.2", "10000000"])
+}

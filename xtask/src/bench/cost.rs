@@ -1,0 +1,140 @@
+//! What the profiler costs: its kernel programs, its process, its memory, its start.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use tests::ledger::Ledger;
+use tests::profiler::Running;
+use tests::target::Target;
+
+use super::report::{Bound, Report};
+use super::{Setting, measure};
+
+const STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
+
+/// The kernel's own clock on its programs, on while this lives.
+#[derive(Debug)]
+pub(super) struct BpfStats {
+    before: String,
+}
+
+impl BpfStats {
+    pub(super) fn switch_on() -> Result<Self> {
+        let before = std::fs::read_to_string(STATS).with_context(|| format!("`{STATS}`"))?;
+        std::fs::write(STATS, "1").with_context(|| format!("`{STATS}`"))?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for BpfStats {
+    fn drop(&mut self) {
+        // A bench's end must not fail over it; the setting costs the kernel little.
+        let _ = std::fs::write(Path::new(STATS), self.before.trim());
+    }
+}
+
+/// Bounds at a depth: kernel and user microseconds a sample.
+const DEPTHS: &[(&str, Option<f64>, Option<f64>)] = &[
+    ("1", None, None),
+    ("20", Some(5.0), Some(15.0)),
+    ("100", None, Some(40.0)),
+    ("300", None, None),
+    ("1000", None, None),
+];
+
+pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
+    for (depth, kernel, user) in DEPTHS {
+        let case = format!("depth {depth}");
+        match each(setting, "spin.py", depth) {
+            Ok(each) => {
+                let mut add = |name, value, bound: &Option<f64>| match bound {
+                    Some(most) => report.bounded(&case, name, value, "µs", Bound::AtMost(*most)),
+                    None => report.plain(&case, name, value, "µs"),
+                };
+                add("kernel programs, a sample", each.kernel_us, kernel);
+                add("profiler's process, a sample", each.user_us, user);
+                let rss = each.rss_bytes as f64 / 1e6;
+                report.bounded(&case, "resident memory", rss, "MB", Bound::AtMost(40.0));
+            }
+            Err(error) => report.failed(&error.context(case)),
+        }
+    }
+    sleepers(setting, report)?;
+    first_sample(setting, report)
+}
+
+/// The cost of one sample, caches warm.
+struct Each {
+    kernel_us: f64,
+    user_us: f64,
+    rss_bytes: u64,
+}
+
+/// The difference of a long run and a short one: the start, the first reading of names and the
+/// writing of files are in both.
+fn each(setting: &Setting, script: &str, argument: &str) -> Result<Each> {
+    let mut target = Target::start(setting.python()?, script, &[argument])?;
+    target.tell("go")?;
+    target.expect("running")?;
+    let run = |duration: &str| -> Result<Ledger> {
+        Running::on(target.pid(), &["-r", "999", "-d", duration])?
+            .finish()?
+            .success()?
+            .ledger()
+    };
+    let (mut kernel, mut user, mut rss_bytes) = (Vec::new(), Vec::new(), 0);
+    for _ in 0..setting.pick(1, 5) {
+        let short = run("1s")?;
+        let long = run(setting.pick("3s", "6s"))?;
+        let samples = long.samples.saturating_sub(short.samples) as f64;
+        anyhow::ensure!(samples > 0.0, "no samples: {long:?}");
+        let us = |long: Option<u64>, short: Option<u64>| -> Result<f64> {
+            let (long, short) = long.zip(short).context("the ledger has no cost")?;
+            Ok((long as f64 - short as f64) / 1e3 / samples)
+        };
+        kernel.push(us(long.profiler.bpf_ns, short.profiler.bpf_ns)?);
+        user.push(us(long.profiler.cpu_ns, short.profiler.cpu_ns)?);
+        rss_bytes = rss_bytes.max(long.profiler.rss_bytes.unwrap_or(u64::MAX));
+    }
+    Ok(Each {
+        kernel_us: measure::median(&kernel),
+        user_us: measure::median(&user),
+        rss_bytes,
+    })
+}
+
+fn sleepers(setting: &Setting, report: &mut Report) -> Result<()> {
+    let alone = each(setting, "sleepers.py", "0").context("no sleepers")?;
+    let among = each(setting, "sleepers.py", "1000").context("1000 sleepers")?;
+    let case = "1000 sleepers beside one";
+    let bound = Bound::AtMost(1.2);
+    let kernel = among.kernel_us / alone.kernel_us;
+    report.bounded(case, "kernel programs, against none", kernel, "×", bound);
+    let user = among.user_us / alone.user_us;
+    report.bounded(case, "profiler's process, against none", user, "×", bound);
+    Ok(())
+}
+
+/// From the start of the process to the word that it is attached: a sample can come a period
+/// later. At 999 Hz that is a millisecond.
+fn first_sample(setting: &Setting, report: &mut Report) -> Result<()> {
+    let mut target = Target::start(setting.python()?, "spin.py", &["20"])?;
+    target.tell("go")?;
+    target.expect("running")?;
+    let mut times = Vec::new();
+    for _ in 0..setting.pick(3, 15) {
+        let mut profiler = Running::on(target.pid(), &["-r", "999"])?;
+        times.push(profiler.attached()?.as_secs_f64() * 1e3 + 1.0);
+        profiler.stop()?;
+    }
+    let bound = Bound::AtMost(300.0);
+    report.bounded(
+        "start",
+        "to the first sample",
+        measure::median(&times),
+        "ms",
+        bound,
+    );
+    report.plain("start", "spread of that", measure::spread(&times), "ms");
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! `cargo xtask bench`: the profiler by its own yardstick, beside its peers.
+//!
+//! It runs the release build by its command line alone, on the target programs of the tests. A
+//! figure stands beside its bound where it has one. It gates nothing: machines are noisy, and a
+//! person reads it.
+
+mod books;
+mod cost;
+mod kill;
+mod measure;
+mod peers;
+mod report;
+mod shares;
+mod slowdown;
+mod torn;
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::unistd::geteuid;
+use tests::pythons::{self, Python};
+
+use crate::{setup, test};
+use report::Report;
+
+/// What was typed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Shorter runs: to see that it works, not to quote
+    #[arg(long)]
+    quick: bool,
+    /// Only this bench: shares, torn, books, cost, slowdown, kill (repeatable)
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Only interpreters of this minor version, such as 3.12 (repeatable)
+    #[arg(long, value_name = "MINOR")]
+    python: Vec<String>,
+    /// Also write the figures as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Measure this binary in place of the release build
+    #[arg(long, value_name = "FILE")]
+    bin: Option<PathBuf>,
+}
+
+/// What every bench knows.
+#[derive(Debug)]
+struct Setting {
+    quick: bool,
+    pythons: Vec<Python>,
+}
+
+impl Setting {
+    /// The first when it is to be quick, else the second.
+    fn pick<T>(&self, quick: T, whole: T) -> T {
+        if self.quick { quick } else { whole }
+    }
+
+    /// One interpreter for benches whose subject is not the version: 3.12, or the newest.
+    fn python(&self) -> Result<&Python> {
+        let found = &self.pythons;
+        let usual = found.iter().rfind(|python| python.minor() == (3, 12));
+        usual.or(found.last()).context("there is no interpreter")
+    }
+}
+
+type Bench = fn(&Setting, &mut Report) -> Result<()>;
+
+const BENCHES: &[(&str, Bench)] = &[
+    ("shares", shares::run),
+    ("torn", torn::run),
+    ("books", books::run),
+    ("cost", cost::run),
+    ("slowdown", slowdown::run),
+    ("kill", kill::run),
+];
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    for name in &options.only {
+        let known = BENCHES.iter().any(|(bench, _)| bench == name);
+        ensure!(
+            known,
+            "there is no bench `{name}`: see `cargo xtask bench --help`"
+        );
+    }
+    if !geteuid().is_root() {
+        bail!("the benches need root: type `sudo -E cargo xtask bench`");
+    }
+    setup::run(&setup::Options { peers: true })?;
+    let binary = match &options.bin {
+        Some(path) => path.clone(),
+        None => test::build(true)?,
+    };
+    tests::profiler::use_binary(binary);
+    let setting = Setting {
+        quick: options.quick,
+        pythons: chosen(&options.python)?,
+    };
+    let _stats = cost::BpfStats::switch_on()?;
+    let mut report = Report::default();
+    for (name, bench) in BENCHES {
+        if !options.only.is_empty() && !options.only.iter().any(|only| only == name) {
+            continue;
+        }
+        report.begin(name);
+        // One bench that cannot run is a line of the report: the others still can.
+        if let Err(error) = bench(&setting, &mut report) {
+            report.failed(&error);
+        }
+    }
+    if let Some(path) = &options.json {
+        let text = serde_json::to_string_pretty(&report).context("the figures as JSON")?;
+        std::fs::write(path, text + "\n").with_context(|| format!("`{}`", path.display()))?;
+    }
+    report.summary();
+    Ok(())
+}
+
+/// The newest interpreter of each minor version, or of those that were named.
+fn chosen(minors: &[String]) -> Result<Vec<Python>> {
+    let mut found: Vec<Python> = pythons::all().to_vec();
+    found.reverse();
+    found.dedup_by_key(|python| python.minor());
+    found.reverse();
+    if !minors.is_empty() {
+        let name = |python: &Python| format!("{}.{}", python.version.0, python.version.1);
+        found.retain(|python| minors.contains(&name(python)));
+    }
+    ensure!(!found.is_empty(), "no interpreter of {}", minors.join(", "));
+    Ok(found)
+}

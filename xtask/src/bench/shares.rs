@@ -1,0 +1,100 @@
+//! The origin's program: two threads' shares of the samples against their CPU clocks.
+
+use anyhow::{Context, Result};
+use tests::folded::Folded;
+use tests::profiler::Running;
+use tests::pythons::Python;
+use tests::target::{Account, Target};
+
+use super::Setting;
+use super::peers::PY_SPIES;
+use super::report::{Bound, Report};
+
+const RATE: u32 = 99;
+
+pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
+    for python in &setting.pythons {
+        let rounds = setting.pick("5", "20");
+        let sleep = setting.pick("0.5", "3");
+        if let Err(error) = ours(python, rounds, sleep, report) {
+            report.failed(&error.context(format!("profiler on {}", python.label)));
+        }
+        for spy in PY_SPIES
+            .iter()
+            .filter(|spy| spy.name.contains("nonblocking"))
+        {
+            let outcome = (|| {
+                let mut target = start(python, rounds, sleep)?;
+                let spying = spy.start(target.pid(), RATE)?;
+                target.tell("go")?;
+                let accounts = target.done()?;
+                Ok((spying.stop()?, accounts))
+            })();
+            match outcome {
+                Ok((folded, accounts)) => {
+                    let points = error_in_points(&folded, &accounts);
+                    report.plain(
+                        &python.label,
+                        &format!("{}: error", spy.name),
+                        points,
+                        "points",
+                    );
+                }
+                Err(error) => {
+                    let error: anyhow::Error = error;
+                    report.failed(&error.context(format!("{} on {}", spy.name, python.label)));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn start(python: &Python, rounds: &str, sleep: &str) -> Result<Target> {
+    Target::start(python, "origin.py", &[rounds, sleep, "10000000"])
+}
+
+fn ours(python: &Python, rounds: &str, sleep: &str, report: &mut Report) -> Result<()> {
+    let mut target = start(python, rounds, sleep)?;
+    let mut profiler = Running::on(target.pid(), &["-r", &RATE.to_string()])?;
+    profiler.attached()?;
+    target.tell("go")?;
+    let accounts = target.done()?;
+    let finished = profiler.stop()?;
+    let ledger = finished.ledger()?;
+    let points = error_in_points(&finished.folded()?, &accounts);
+    let bound = Bound::AtMost(1.0);
+    report.bounded(
+        &python.label,
+        "profiler: error of the shares",
+        points,
+        "points",
+        bound,
+    );
+    let main = accounts.first().context("the main thread's account")?;
+    let samples = ledger.thread(main.tid).map_or(0, |thread| thread.samples);
+    let bound = Bound::Exactly(0.0);
+    report.bounded(
+        &python.label,
+        "profiler: idle main thread",
+        samples as f64,
+        "samples",
+        bound,
+    );
+    Ok(())
+}
+
+/// How far the share of the thread that compresses is from the truth, in percentage points.
+fn error_in_points(folded: &Folded, accounts: &[Account]) -> f64 {
+    let cpu = |name: &str| {
+        let mut named = accounts.iter().filter(|account| account.name == name);
+        named.next().map_or(f64::NAN, |account| account.cpu_s)
+    };
+    let share = |one: f64, other: f64| one / (one + other);
+    let truth = share(cpu("compress"), cpu("half_sleep"));
+    let sampled = share(
+        folded.with("compress") as f64,
+        folded.with("half_sleep") as f64,
+    );
+    100.0 * (sampled - truth).abs()
+}

@@ -1,0 +1,174 @@
+//! How much slower the target is while it is profiled: a fixed amount of work, each way in turn.
+
+use anyhow::{Context, Result};
+use tests::profiler::Running;
+use tests::target::Target;
+
+use super::peers::{PY_SPIES, PySpy};
+use super::report::{Bound, Report};
+use super::{Setting, measure};
+
+/// Who watches.
+enum Side {
+    Nobody,
+    Ours(u32),
+    PySpy(PySpy, u32),
+}
+
+impl Side {
+    fn name(&self) -> String {
+        match self {
+            Self::Nobody => "nobody".to_owned(),
+            Self::Ours(rate) => format!("profiler at {rate} Hz"),
+            Self::PySpy(spy, rate) => format!("{} at {rate} Hz", spy.name),
+        }
+    }
+
+    fn bound(&self) -> Option<Bound> {
+        match self {
+            Self::Ours(99) => Some(Bound::AtMost(1.005)),
+            Self::Ours(_) => Some(Bound::AtMost(1.02)),
+            _ => None,
+        }
+    }
+}
+
+/// What is compared.
+#[derive(Clone, Copy)]
+enum Clock {
+    Wall,
+    Cpu,
+}
+
+pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
+    let mut sides = vec![
+        Side::Nobody,
+        // A second time nobody: what this machine cannot tell apart.
+        Side::Nobody,
+        Side::Ours(99),
+        Side::Ours(999),
+    ];
+    if !setting.quick {
+        sides.push(Side::PySpy(PY_SPIES[1], 1000));
+        sides.push(Side::PySpy(PY_SPIES[0], 1000));
+    }
+    for depth in ["20", "100"] {
+        paired(setting, &sides, depth, report).with_context(|| format!("at depth {depth}"))?;
+    }
+    stolen(setting, report).context("the time stolen by a tick")
+}
+
+fn paired(setting: &Setting, sides: &[Side], depth: &str, report: &mut Report) -> Result<()> {
+    let mut target = Target::start(setting.python()?, "count_work.py", &[depth])?;
+    let units = calibrated(&mut target, setting.pick(0.5, 2.0))?;
+    let mut cpu = Vec::new();
+    let wall = measure::ratios(sides, setting.pick(4, 15), |side| {
+        let (wall_s, cpu_s) = watched(&mut target, side, &units)?;
+        cpu.push(cpu_s);
+        Ok(wall_s)
+    })?;
+    // The same runs by the thread's own clock, brought back into the order of the sides.
+    let mut again = cpu.into_iter();
+    let cpu = measure::ratios(sides, wall[0].len(), |_| {
+        again.next().context("a run is missing")
+    })?;
+    for (clock, ratios) in [(Clock::Wall, wall), (Clock::Cpu, cpu)] {
+        for (side, ratios) in sides.iter().zip(&ratios).skip(1) {
+            let (word, bound) = match clock {
+                Clock::Wall => ("time", None),
+                Clock::Cpu => ("CPU time", side.bound()),
+            };
+            let case = format!("depth {depth}, {word}");
+            let ratio = measure::median(ratios);
+            match bound {
+                Some(bound) => report.bounded(&case, &side.name(), ratio, "×", bound),
+                None => report.plain(&case, &side.name(), ratio, "×"),
+            }
+            let spread = measure::spread(ratios);
+            report.plain(&case, &format!("{}: spread", side.name()), spread, "×");
+        }
+    }
+    Ok(())
+}
+
+/// How many units take about so long here.
+fn calibrated(target: &mut Target, seconds: f64) -> Result<String> {
+    target.tell("2000")?;
+    let took = target.expect("work")?["wall_s"].as_f64().unwrap_or(1.0);
+    Ok(((2000.0 * seconds / took) as u64).max(1).to_string())
+}
+
+/// Wall and CPU seconds of the work while one watches.
+fn watched(target: &mut Target, side: &Side, units: &str) -> Result<(f64, f64)> {
+    let work = |target: &mut Target| -> Result<(f64, f64)> {
+        target.tell(units)?;
+        let took = target.expect("work")?;
+        let number = |key: &str| took[key].as_f64().with_context(|| format!("no `{key}`"));
+        Ok((number("wall_s")?, number("cpu_s")?))
+    };
+    match side {
+        Side::Nobody => work(target),
+        Side::Ours(rate) => {
+            let mut profiler = Running::on(target.pid(), &["-r", &rate.to_string()])?;
+            profiler.attached()?;
+            let took = work(target)?;
+            profiler.stop()?;
+            Ok(took)
+        }
+        Side::PySpy(spy, rate) => {
+            let spying = spy.start(target.pid(), *rate)?;
+            let took = work(target)?;
+            spying.stop()?;
+            Ok(took)
+        }
+    }
+}
+
+/// The gaps that a native loop sees in its own time, with and without the profiler.
+fn stolen(setting: &Setting, report: &mut Report) -> Result<()> {
+    let mut target = Target::start_gap_meter(setting.python()?)?;
+    let seconds = setting.pick("1", "4");
+    let mut gaps = |watched: bool| -> Result<f64> {
+        let profiler = match watched {
+            true => {
+                let mut profiler = Running::on(target.pid(), &["-r", "999"])?;
+                profiler.attached()?;
+                Some(profiler)
+            }
+            false => None,
+        };
+        target.tell(seconds)?;
+        let gaps = target.expect("gaps")?;
+        if let Some(profiler) = profiler {
+            profiler.stop()?;
+        }
+        let number = |key: &str| gaps[key].as_f64().with_context(|| format!("no `{key}`"));
+        // Nanoseconds in interrupts for each second of looking.
+        Ok(number("short_ns")? / (number("wall_ns")? / 1e9))
+    };
+    let (mut without, mut with) = (Vec::new(), Vec::new());
+    for _ in 0..setting.pick(3, 9) {
+        without.push(gaps(false)?);
+        with.push(gaps(true)?);
+    }
+    let (without, with) = (measure::median(&without), measure::median(&with));
+    report.plain(
+        "native loop",
+        "interrupted, nobody watching",
+        without / 1e3,
+        "µs/s",
+    );
+    report.plain(
+        "native loop",
+        "interrupted, profiler at 999 Hz",
+        with / 1e3,
+        "µs/s",
+    );
+    report.plain(
+        "native loop",
+        "stolen by a tick",
+        (with - without) / 999.0 / 1e3,
+        "µs",
+    );
+    Ok(())
+}

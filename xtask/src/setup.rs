@@ -1,0 +1,238 @@
+//! `cargo xtask setup`: installs what the tests need and is not there yet.
+//!
+//! Every step looks first, so a second run does nothing; a step that was broken off is done
+//! again from its start. Nothing is installed by hand elsewhere, and no interpreter of the
+//! machine is touched: Debian sid's go into a folder of the cache.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use nix::unistd::geteuid;
+
+use crate::cache::Cache;
+use crate::shell;
+
+/// What was typed.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Options {
+    /// Also install the peers that `cargo xtask bench` measures beside the profiler
+    #[arg(long)]
+    pub(crate) peers: bool,
+}
+
+/// The programs that the tests run, and Debian's packages that hold them.
+const PROGRAMS: &[(&[&str], &[&str])] = &[
+    (&["cc"], &["gcc", "libc6-dev"]),
+    (&["python3"], &["python3"]),
+    (&["setpriv"], &["util-linux"]),
+    (&["mmdebstrap"], &["mmdebstrap", "debian-archive-keyring"]),
+    (&["/usr/lib/go-1.19/bin/go", "go"], &["golang-1.19-go"]),
+];
+
+/// The interpreters that sid's folder holds.
+const SID_PYTHONS: &[&str] = &["python3.13", "python3.14", "python3.15"];
+
+/// The peers, by their names and versions on PyPI.
+const PEERS: &[&str] = &["py-spy==0.4.3", "austin-dist==4.0.0"];
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let cache = Cache::open()?;
+    let _lock = cache.lock()?;
+    programs()?;
+    sid(&cache)?;
+    if options.peers {
+        peers(&cache)?;
+    }
+    let found = tests::pythons::all();
+    let labels: Vec<&str> = found.iter().map(|python| python.label.as_str()).collect();
+    eprintln!("interpreters: {}", labels.join(" "));
+    Ok(())
+}
+
+fn programs() -> Result<()> {
+    let is_here = |name: &&str| match Path::new(name).is_absolute() {
+        true => Path::new(name).exists(),
+        false => shell::is_there(name),
+    };
+    let missing: BTreeSet<&str> = PROGRAMS
+        .iter()
+        .filter(|(names, _)| !names.iter().any(is_here))
+        .flat_map(|(_, packages)| packages.iter().copied())
+        .collect();
+    install(&missing.into_iter().collect::<Vec<_>>())
+}
+
+fn install(list: &[&str]) -> Result<()> {
+    if list.is_empty() {
+        return Ok(());
+    }
+    let hint = format!("type `sudo apt-get install {}`", list.join(" "));
+    if !shell::is_there("apt-get") {
+        bail!(
+            "not here, and this is not Debian: install what holds {}",
+            list.join(", ")
+        );
+    }
+    if !geteuid().is_root() {
+        bail!("packages are missing: {hint}");
+    }
+    eprintln!("installing {}", list.join(" "));
+    shell::run(
+        Command::new("apt-get").args(["update", "-q"]),
+        "is there a network?",
+    )?;
+    let mut install = Command::new("apt-get");
+    install
+        .args(["install", "-y", "-q", "--no-install-recommends"])
+        .args(list)
+        .env("DEBIAN_FRONTEND", "noninteractive");
+    shell::run(&mut install, &hint)
+}
+
+/// Debian sid's interpreters in a folder that is used as a root: as a container would have them.
+fn sid(cache: &Cache) -> Result<()> {
+    if !geteuid().is_root() {
+        eprintln!(
+            "not root: Debian sid's interpreters are left out (their folder is used by chroot)"
+        );
+        return Ok(());
+    }
+    let root = cache.sid();
+    if !sid_is_whole(&root) {
+        make_sid(&root)?;
+    }
+    mount(&root, "proc", "proc/self")?;
+    mount(&root, "dev", "dev/null")?;
+    for name in SID_PYTHONS {
+        let mut ask = Command::new("chroot");
+        ask.arg(&root)
+            .args([name, "-I", "-c", ""])
+            .env("LC_ALL", "C");
+        shell::output(&mut ask).with_context(|| {
+            format!(
+                "`{name}` does not run in {0}: unmount {0}/proc and {0}/dev, remove the folder, and \
+                 type `cargo xtask setup`",
+                root.display()
+            )
+        })?;
+    }
+    Ok(())
+}
+
+fn sid_is_whole(root: &Path) -> bool {
+    SID_PYTHONS
+        .iter()
+        .all(|name| root.join("usr/bin").join(name).exists())
+}
+
+fn make_sid(root: &Path) -> Result<()> {
+    if root.exists() {
+        bail!(
+            "{0} lacks an interpreter: unmount {0}/proc and {0}/dev, remove the folder, and type \
+             `cargo xtask setup`",
+            root.display()
+        );
+    }
+    let parent = root.parent().context("the cache folder has no parent")?;
+    // Beside its place, so that the rename is one step; what a broken-off run left lies under a
+    // name that nobody uses. Something may still be mounted in there, so `rm` is held to the
+    // one file system.
+    let making = parent.join("sid.making");
+    let mut clear = Command::new("rm");
+    clear.args(["-rf", "--one-file-system"]).arg(&making);
+    shell::run(&mut clear, "unmount what is in it")?;
+    std::fs::create_dir(&making).with_context(|| format!("`{}`", making.display()))?;
+    eprintln!("making {} from Debian sid", root.display());
+    let mut make = Command::new("mmdebstrap");
+    make.args([
+        "--variant=extract",
+        "--mode=root",
+        "--skip=check/qemu",
+        // The mirror may be a frozen one.
+        "--aptopt=Acquire::Check-Valid-Until \"false\"",
+        "--include=python3.13,python3.14,python3.15,libpython3.15-testsuite,libstdc++6",
+        "sid",
+    ])
+    .arg(&making)
+    .arg("deb [trusted=yes] http://deb.debian.org/debian sid main");
+    shell::run(&mut make, "is Debian's mirror reached? try again")?;
+    for (link, to) in [
+        ("bin", "usr/bin"),
+        ("sbin", "usr/sbin"),
+        ("lib", "usr/lib"),
+        ("lib64", "usr/lib64"),
+    ] {
+        let link = making.join(link);
+        if std::fs::symlink_metadata(&link).is_err() {
+            std::os::unix::fs::symlink(to, &link)
+                .with_context(|| format!("`{}`", link.display()))?;
+        }
+    }
+    for (folder, mode) in [("proc", 0o755), ("dev", 0o755), ("tmp", 0o1777)] {
+        let folder = making.join(folder);
+        std::fs::create_dir_all(&folder).with_context(|| format!("`{}`", folder.display()))?;
+        set_mode(&folder, mode)?;
+    }
+    set_mode(&making, 0o755)?;
+    std::fs::rename(&making, root)
+        .with_context(|| format!("the new folder could not become `{}`", root.display()))?;
+    Ok(())
+}
+
+fn set_mode(path: &Path, mode: u32) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode))
+        .with_context(|| format!("`{}`", path.display()))
+}
+
+/// Binds a folder of the machine into the root, unless its witness is already seen there. A
+/// restart of the machine takes the mount away, so this is looked at each time.
+fn mount(root: &Path, name: &str, witness: &str) -> Result<()> {
+    let place = root.join(name);
+    std::fs::create_dir_all(&place).with_context(|| format!("`{}`", place.display()))?;
+    if is_mounted(&place)? && root.join(witness).exists() {
+        return Ok(());
+    }
+    let mut mount = Command::new("mount");
+    mount
+        .arg("--bind")
+        .arg(Path::new("/").join(name))
+        .arg(&place);
+    shell::run(
+        &mut mount,
+        "may this root mount? a container's often may not",
+    )
+}
+
+/// `mountinfo` and not the device number: a bind within one file system keeps that.
+fn is_mounted(place: &Path) -> Result<bool> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").context("the table of mounts")?;
+    let place = place.to_string_lossy().replace(' ', "\\040");
+    Ok(table
+        .lines()
+        .any(|line| line.split(' ').nth(4) == Some(place.as_str())))
+}
+
+/// The virtual environment is made in place: `venv` and `pip` repair what was broken off.
+fn peers(cache: &Cache) -> Result<()> {
+    let folder = cache.peers();
+    if ["py-spy", "austin"]
+        .iter()
+        .all(|name| folder.join("bin").join(name).exists())
+    {
+        return Ok(());
+    }
+    let mut ask = Command::new("python3");
+    if shell::output(ask.args(["-c", "import ensurepip"])).is_err() {
+        install(&["python3-venv"])?;
+    }
+    eprintln!("installing {} into {}", PEERS.join(" "), folder.display());
+    let mut venv = Command::new("python3");
+    venv.args(["-m", "venv"]).arg(&folder);
+    shell::run(&mut venv, "type `sudo apt-get install python3-venv`")?;
+    let mut pip = Command::new(folder.join("bin/python"));
+    pip.args(["-m", "pip", "install", "-q"]).args(PEERS);
+    shell::run(&mut pip, "is PyPI reached? try again")
+}
