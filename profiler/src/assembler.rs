@@ -10,13 +10,26 @@ use crate::{wire::Event, words::MonotonicNs};
 const HORIZON_NS: u64 = 2_000_000;
 
 /// Collects batches, hands on what is settled.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Assembler {
     waiting: Vec<Event>,
     ready: Vec<Event>,
+    horizon: u64,
+}
+
+impl Default for Assembler {
+    fn default() -> Self {
+        Self { waiting: Vec::new(), ready: Vec::new(), horizon: HORIZON_NS }
+    }
 }
 
 impl Assembler {
+    /// One that lets nothing wait: order is kept within a batch alone.
+    #[must_use]
+    pub fn eager() -> Self {
+        Self { horizon: 0, ..Self::default() }
+    }
+
     /// Take an event, in the ring's order.
     pub fn push(&mut self, event: Event) {
         self.waiting.push(event);
@@ -24,7 +37,7 @@ impl Assembler {
 
     /// The events that are older than the horizon at `now`, oldest first.
     pub fn settled(&mut self, now: MonotonicNs) -> impl Iterator<Item = Event> {
-        let horizon = MonotonicNs(now.0.saturating_sub(HORIZON_NS));
+        let horizon = MonotonicNs(now.0.saturating_sub(self.horizon));
         // Stable: events of one instant keep the ring's order.
         self.waiting.sort_by_key(Event::time);
         let settled = self
@@ -32,11 +45,6 @@ impl Assembler {
             .partition_point(|event| event.time() <= horizon);
         self.ready.extend(self.waiting.drain(..settled));
         self.ready.drain(..)
-    }
-
-    /// All that is left, at the end of a run.
-    pub fn rest(&mut self) -> impl Iterator<Item = Event> {
-        self.settled(MonotonicNs(u64::MAX))
     }
 }
 
@@ -71,6 +79,6 @@ mod tests {
             times(assembler.settled(MonotonicNs(HORIZON_NS + 40))),
             [25, 30]
         );
-        assert_eq!(times(assembler.rest()), [HORIZON_NS + 50]);
+        assert_eq!(times(assembler.settled(MonotonicNs(u64::MAX))), [HORIZON_NS + 50]);
     }
 }

@@ -1,3 +1,5 @@
 //! The `profiler` binary: everything is in the library.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    profiler::cli::main()
+}

@@ -150,6 +150,12 @@ impl Tick {
         self.frames.len() / size_of::<RawFrame>()
     }
 
+    /// The frames as bytes, which tell one chain from another.
+    #[must_use]
+    pub fn frame_bytes(&self) -> &[u8] {
+        &self.frames
+    }
+
     /// The frames as they came: the leaf end, then the ring of the root end.
     pub fn frames(&self) -> impl Iterator<Item = RawFrame> {
         self.frames

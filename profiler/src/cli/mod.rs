@@ -1,1 +1,72 @@
-//! The room `cli`.
+//! The command line: arguments as typed (`args`), as meant (`settings`), and one file for each
+//! command. The only room that prints, and the only one that decides an exit status.
+
+mod args;
+mod doctor;
+mod dump;
+mod log;
+mod progress;
+mod report;
+mod run;
+mod settings;
+
+use std::{io, process::ExitCode};
+
+use clap::{CommandFactory as _, Parser as _};
+
+use args::{Cli, Command};
+
+/// A profile was written.
+const DONE: u8 = 0;
+/// It could not profile.
+const FAILED: u8 = 1;
+/// Wrong usage; clap's own number for it.
+const USAGE: u8 = 2;
+
+/// Run the program; the exit status is documented in `--help`.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are asked for and go to standard output.
+            let status = if error.use_stderr() { USAGE } else { DONE };
+            let _ = error.print();
+            return ExitCode::from(status);
+        }
+    };
+    let outcome = match &cli.command {
+        Command::Run(args) => run::main(args),
+        Command::Dump(args) => dump::main(args).map(|()| DONE),
+        Command::Doctor(args) => doctor::main(args),
+        Command::Completions { shell } => {
+            clap_complete::generate(*shell, &mut Cli::command(), "profiler", &mut io::stdout());
+            Ok(DONE)
+        }
+        Command::Man => clap_mangen::Man::new(Cli::command())
+            .render(&mut io::stdout())
+            .map(|()| DONE)
+            .map_err(Into::into),
+    };
+    match outcome {
+        Ok(status) => ExitCode::from(status),
+        Err(error) if is_broken_pipe(&error) => ExitCode::from(DONE),
+        Err(error) => match error.downcast_ref::<settings::UsageError>() {
+            Some(settings::UsageError(message)) => {
+                eprintln!("error: {message}");
+                ExitCode::from(USAGE)
+            }
+            None => {
+                eprintln!("error: {error:#}");
+                ExitCode::from(FAILED)
+            }
+        },
+    }
+}
+
+/// A reader that has seen enough is no error.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -12,11 +12,18 @@ pub(super) fn printable(text: &str) -> Cow<'_, str> {
 }
 
 /// The same, fit for a frame of a folded line: `;` and `\` are escaped too, so that `;` is
-/// always between frames and every escape can be undone.
+/// always between frames and every escape can be undone. A number at the end loses its blank
+/// to `\x20`: readers would take it for a second weight.
 pub(super) fn foldable(text: &str) -> Cow<'_, str> {
-    escaped(text, |c| {
+    let folded = escaped(text, |c| {
         (c == ';' || c == '\\' || is_unprintable(c)).then_some(c)
-    })
+    });
+    match folded.rsplit_once(' ') {
+        Some((before, last)) if last.bytes().all(|b| b.is_ascii_digit() || b == b'.') => {
+            Cow::Owned(format!("{before}\\x20{last}"))
+        }
+        _ => folded,
+    }
 }
 
 fn is_unprintable(c: char) -> bool {
@@ -81,6 +88,8 @@ mod tests {
         check("a;b\\c", "a;b\\c", "a\\x3bb\\\\c");
         check("a\nb\r\tc", "a\\nb\\r\\tc", "a\\nb\\r\\tc");
         check("\x1b[2J\0", "\\x1b[2J\\x00", "\\x1b[2J\\x00");
+        check("a 2", "a 2", "a\\x202");
+        check("a 2b", "a 2b", "a 2b");
         check("\u{85}\u{202e}", "\\x85\\u{202e}", "\\x85\\u{202e}");
     }
 

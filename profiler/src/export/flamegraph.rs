@@ -16,7 +16,6 @@ use crate::export::palette::colour;
 use crate::export::paths::ShortPaths;
 use crate::export::view::View;
 use crate::export::{Options, Unit};
-use crate::stack::Frame;
 
 /// Characters of a label.
 const LABEL: usize = 160;
@@ -31,9 +30,9 @@ const NARROWEST: f64 = 0.01;
 /// Those of `out`.
 pub fn write(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io::Result<()> {
     let view = View::new(profile, options.granularity);
-    let paths = ShortPaths::new(view.frames().iter().map(|frame| &*frame.file));
+    let paths = ShortPaths::of_frames(view.frames());
     let fold = Fold::new(&view, options.threads, Unit::Samples, |frame| {
-        label(frame, &paths)
+        foldable(&shortened(paths.label(frame).trim(), LABEL)).into_owned()
     });
     if fold.stacks.is_empty() {
         return write_empty(profile, out);
@@ -74,15 +73,6 @@ const PAPER: Color = Color {
     g: 253,
     b: 252,
 };
-
-fn label(frame: &Frame, paths: &ShortPaths) -> String {
-    let short = Frame {
-        file: paths.of(&frame.file).into(),
-        module: frame.module.as_deref().map(|path| paths.of(path).into()),
-        ..frame.clone()
-    };
-    foldable(&shortened(short.to_string().trim(), LABEL)).into_owned()
-}
 
 fn title(profile: &Profile) -> String {
     let command = printable(&profile.meta().command).into_owned();

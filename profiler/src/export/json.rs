@@ -141,6 +141,15 @@ pub fn write(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> i
     writeln!(out)
 }
 
+/// Writes the accounts alone, as one line of JSON: what `--ledger` asks for.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_ledger(ledger: &Ledger, out: &mut dyn io::Write) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, ledger)?;
+    writeln!(out)
+}
+
 fn meta(profile: &Profile) -> Meta<'_> {
     let meta = profile.meta();
     let since = meta.started_at.duration_since(UNIX_EPOCH).ok();

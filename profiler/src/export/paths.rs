@@ -4,13 +4,22 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::stack::Frame;
+
 /// Short names for a set of paths.
 pub(super) struct ShortPaths {
     ambiguous: HashSet<String>,
 }
 
 impl ShortPaths {
-    pub(super) fn new<'a>(paths: impl Iterator<Item = &'a str>) -> Self {
+    /// For the files and modules of `frames`.
+    pub(super) fn of_frames(frames: &[Frame]) -> Self {
+        let files = frames.iter().map(|frame| &*frame.file);
+        let modules = frames.iter().filter_map(|frame| frame.module.as_deref());
+        Self::new(files.chain(modules))
+    }
+
+    fn new<'a>(paths: impl Iterator<Item = &'a str>) -> Self {
         let mut first: HashMap<&str, &str> = HashMap::new();
         let mut ambiguous = HashSet::new();
         for path in paths {
@@ -22,9 +31,19 @@ impl ShortPaths {
         Self { ambiguous }
     }
 
-    /// The path below its library folder, or its last two parts; whole where that would also
-    /// be the name of another file.
-    pub(super) fn of<'p>(&self, path: &'p str) -> &'p str {
+    /// The frame's label with its path short.
+    pub(super) fn label(&self, frame: &Frame) -> String {
+        let short = Frame {
+            file: self.of(&frame.file).into(),
+            module: frame.module.as_deref().map(|path| self.of(path).into()),
+            ..frame.clone()
+        };
+        short.to_string()
+    }
+
+    /// The path below its library folder, or its last two parts (of a library the last one);
+    /// whole where that would also be the name of another file.
+    fn of<'p>(&self, path: &'p str) -> &'p str {
         let short = short(path);
         if self.ambiguous.contains(short) {
             path
@@ -45,6 +64,11 @@ fn short(path: &str) -> &str {
     }
     if !path.starts_with('/') {
         return path;
+    }
+    if let Some((_, name)) = path.rsplit_once('/')
+        && (name.ends_with(".so") || name.contains(".so."))
+    {
+        return name;
     }
     let mut slashes = path.rmatch_indices('/').map(|(at, _)| at + 1);
     match (slashes.next(), slashes.next()) {
@@ -76,6 +100,7 @@ mod tests {
             "/home/me/app/main.py",
             "/main.py",
             "/srv/main.py",
+            "/usr/lib/x86_64-linux-gnu/libz.so.1",
             "relative/to/here.py",
             "<frozen importlib._bootstrap>",
             "",
@@ -91,6 +116,7 @@ mod tests {
             "app/main.py",
             "/main.py",
             "/srv/main.py",
+            "libz.so.1",
             "relative/to/here.py",
             "<frozen importlib._bootstrap>",
             "",

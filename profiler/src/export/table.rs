@@ -89,16 +89,14 @@ pub(super) fn fitted(text: &str, max: usize) -> String {
     if columns(text) <= max {
         return text.to_owned();
     }
-    let mut chars = max;
-    loop {
+    // Characters of two columns make the first tries too wide.
+    for chars in (2..=max).rev() {
         let fitted = shortened(text, chars);
-        let over = columns(&fitted).saturating_sub(max);
-        if over == 0 || chars <= 1 {
+        if columns(&fitted) <= max {
             return fitted.into_owned();
         }
-        // Each character taken away frees at most two columns.
-        chars -= over.div_ceil(2).min(chars - 1);
     }
+    String::from("…")
 }
 
 /// How many columns of a terminal `text` takes.

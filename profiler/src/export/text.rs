@@ -18,6 +18,8 @@ use crate::words::DurationNs;
 const BLOCKS: [&str; 9] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"];
 /// Characters of a full bar.
 const BAR: u64 = 10;
+/// Columns below which the bars make room for names.
+const WIDE_ENOUGH_FOR_BARS: usize = 80;
 
 /// Writes the report on `profile`, with its ledger.
 ///
@@ -73,7 +75,7 @@ struct Share {
 
 fn places(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io::Result<()> {
     let view = View::new(profile, options.granularity);
-    let paths = ShortPaths::new(view.frames().iter().map(|frame| &*frame.file));
+    let paths = ShortPaths::of_frames(view.frames());
     let mut shares: Vec<(usize, Share)> = shares(&view).into_iter().enumerate().collect();
     shares.retain(|(_, share)| share.total > 0);
     shares.sort_by_key(|(frame, share)| {
@@ -86,25 +88,29 @@ fn places(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io::
         Granularity::Function => "function",
         Granularity::Line => "line",
     };
+    let bars = options.width >= WIDE_ENOUGH_FOR_BARS;
     let mut table = Table::default();
     let title = |text: &str| Cell(text.to_owned(), Paint::Bold);
-    table.row(vec![
-        title("self"),
-        title(""),
-        title("          "),
-        title("total"),
-        title(""),
-        title(noun),
-    ]);
+    let mut titles = vec![title("self"), title("")];
+    titles.extend(bars.then(|| title("")));
+    titles.extend([title("total"), title(""), title(noun)]);
+    table.row(titles);
     for (frame, share) in shares.iter().take(options.rows) {
-        table.row(vec![
-            Cell(seconds(DurationNs(share.own)), Paint::Plain),
-            Cell(percent(share.own, whole), heat(share.own, whole)),
-            Cell(bar(share.own, whole), heat(share.own, whole)),
+        let heat = heat(share.own, whole);
+        let mut cells = match share.own {
+            0 => vec![Cell(String::new(), heat), Cell(String::new(), heat)],
+            own => vec![
+                Cell(seconds(DurationNs(own)), Paint::Plain),
+                Cell(percent(own, whole), heat),
+            ],
+        };
+        cells.extend(bars.then(|| Cell(bar(share.own, whole), heat)));
+        cells.extend([
             Cell(seconds(DurationNs(share.total)), Paint::Plain),
             Cell(percent(share.total, whole), Paint::Plain),
             Cell(label(&view.frames()[*frame], &paths), Paint::Plain),
         ]);
+        table.row(cells);
     }
     writeln!(out)?;
     table.write(options.width, options.style, out)?;
@@ -141,12 +147,7 @@ fn shares(view: &View<'_>) -> Vec<Share> {
 }
 
 fn label(frame: &Frame, paths: &ShortPaths) -> String {
-    let short = Frame {
-        file: paths.of(&frame.file).into(),
-        module: frame.module.as_deref().map(|path| paths.of(path).into()),
-        ..frame.clone()
-    };
-    let label = printable(&short.to_string()).into_owned();
+    let label = printable(&paths.label(frame)).into_owned();
     match frame.kind {
         FrameKind::Kernel => label + " [kernel]",
         _ => label,
@@ -216,15 +217,18 @@ fn threads(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io:
 
     let rest = amounts.len().saturating_sub(options.rows);
     let idle = profile.threads().len().saturating_sub(amounts.len());
+    let noun = |n: usize| if n == 1 { "thread" } else { "threads" };
     let mut more = Vec::new();
     if rest > 0 {
-        more.push(format!("{} more with samples", count(rest as u64)));
+        let n = count(rest as u64);
+        more.push(format!("{n} more {} with samples", noun(rest)));
     }
     if idle > 0 {
-        more.push(format!("{} without", count(idle as u64)));
+        let n = count(idle as u64);
+        more.push(format!("{n} {} without samples", noun(idle)));
     }
     if !more.is_empty() {
-        let text = format!("… and {}", more.join(", "));
+        let text = format!("… and {}", more.join(", and "));
         writeln!(out, "{}", Paint::Dim.on(&text, options.style))?;
     }
     Ok(())

@@ -1,1 +1,103 @@
-//! The room `pystack`.
+//! From a chain of numbers to Python frames with names and lines.
+//!
+//! Not here: who the thread is ([`crate::threads`]), and how frames are shown ([`crate::stack`]).
+
+pub mod cache;
+pub mod chain;
+pub mod code;
+pub mod lines;
+
+use std::sync::Arc;
+
+pub use cache::{Changed, CodeCache};
+pub use chain::{Chain, ChainEnd, Walker};
+pub use code::{Code, Position};
+
+use crate::cpython::Runtime;
+use crate::cpython::objects::ObjectError;
+use crate::target::Memory;
+use crate::words::{CodeAddr, Instr};
+
+/// One frame of a Python stack, or what stands in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PyFrame {
+    /// A frame of this code.
+    Known {
+        /// The code.
+        code: Arc<Code>,
+        /// The line it is at; none when the instruction belongs to no line.
+        line: Option<u32>,
+    },
+    /// There is a frame, but its code object could not be read.
+    Unreadable {
+        /// Where the code object should be.
+        code: CodeAddr,
+        /// Why it could not be read.
+        why: ObjectError,
+    },
+    /// There was a frame, but its code object has been replaced by another one since.
+    Stale {
+        /// Where the code object was.
+        code: CodeAddr,
+    },
+    /// Frames that were left out between the leaf end and the root end.
+    Cut {
+        /// How many.
+        frames: u32,
+    },
+    /// The callers from here on are missing: the walk stopped before the root.
+    Broken {
+        /// What stopped it.
+        end: ChainEnd,
+    },
+}
+
+/// Turns chains of one process into frames.
+#[derive(Debug)]
+pub struct Resolver {
+    cache: CodeCache,
+}
+
+impl Resolver {
+    /// With a cache of the default size.
+    #[must_use]
+    pub fn new(runtime: &Runtime) -> Self {
+        Self {
+            cache: CodeCache::new(runtime, cache::DEFAULT_CAPACITY),
+        }
+    }
+
+    /// The frames of a chain, leaf first. Frames that are still being set up are left out, as the
+    /// interpreter itself leaves them out.
+    pub fn frames(&mut self, memory: &dyn Memory, chain: &Chain) -> Vec<PyFrame> {
+        let mut frames = Vec::with_capacity(chain.frames.len() + 2);
+        for (index, raw) in chain.frames.iter().enumerate() {
+            if index == chain.cut_at && chain.missing > 0 {
+                frames.push(PyFrame::Cut {
+                    frames: chain.missing,
+                });
+            }
+            frames.extend(self.frame(memory, CodeAddr(raw.code), Instr(raw.instr)));
+        }
+        if chain.end.is_early() {
+            frames.push(PyFrame::Broken { end: chain.end });
+        }
+        frames
+    }
+
+    fn frame(&mut self, memory: &dyn Memory, code: CodeAddr, instr: Instr) -> Option<PyFrame> {
+        Some(match self.cache.look_up(memory, code, instr) {
+            Ok((code, Position::Line(line))) => PyFrame::Known { code, line },
+            Ok((_, Position::Incomplete)) => return None,
+            Ok((_, Position::Elsewhere)) => PyFrame::Stale { code },
+            Err(why) => PyFrame::Unreadable { code, why },
+        })
+    }
+
+    /// Compares the codes used since the last call with the target. Frames with a code that is
+    /// named here, made since then, may be of the code that was there before or after: the caller
+    /// shows them as [`PyFrame::Stale`].
+    pub fn revalidate(&mut self, memory: &dyn Memory) -> Vec<Changed> {
+        self.cache.revalidate(memory)
+    }
+}

@@ -40,6 +40,11 @@ pub enum TargetError {
         /// The user it runs as, where that is visible.
         uid: Option<u32>,
     },
+    /// Its user may look at it, but the kernel lets nobody without privilege read its memory.
+    Shut {
+        /// The process.
+        pid: Pid,
+    },
     /// It ended while the profiler looked.
     Gone {
         /// The process.
@@ -122,6 +127,12 @@ impl fmt::Display for TargetError {
                 }
                 f.write_str(": run the profiler with `sudo`, or as that user")
             }
+            Self::Shut { pid } => write!(
+                f,
+                "may not read the memory of process `{pid}` (the setting \
+                 kernel.yama.ptrace_scope, or a program that shuts itself off): run the profiler \
+                 with `sudo`, or let it start the program: `profiler run -- CMD`"
+            ),
             Self::Gone { pid } => write!(f, "process `{pid}` ended while the profiler looked"),
             Self::Proc { pid, file, why } => write!(
                 f,

@@ -134,6 +134,7 @@ impl Image {
         let meta = image_meta::from_json(&stream.bytes(bytes)?)?;
         let ranges = stream.ranges()?;
         let failures = stream.failures()?;
+        stream.end()?;
         Ok(Self::new(meta, ranges, failures))
     }
 }
@@ -188,6 +189,15 @@ impl Stream<'_> {
             return Err(ImageError::Damaged("it ends too early".to_owned()));
         }
         Ok(bytes)
+    }
+
+    /// Nothing follows, and the checksum is right: it is looked at when the end is reached.
+    fn end(&mut self) -> Result<(), ImageError> {
+        match self.0.read(&mut [0]) {
+            Ok(0) => Ok(()),
+            Ok(_) => Err(ImageError::Malformed("something follows its end")),
+            Err(error) => Err(damaged(&error)),
+        }
     }
 
     fn ranges(&mut self) -> Result<Vec<Range>, ImageError> {
@@ -250,4 +260,190 @@ fn kind_of(number: u32, errno: i32) -> Option<ReadErrorKind> {
         4 => ReadErrorKind::Os(errno),
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use super::*;
+    use crate::target::{
+        Backing, ImageMeta, Mapping, Maps, Memory, Perms, Piece, ReadError, Recorder, TaskFacts,
+        TaskState,
+    };
+    use crate::words::{DurationNs, InnerTid, Pid, StartTime, Tid};
+
+    /// Readable from 0x1000 to 0x3000, every byte the low half of its address.
+    struct Ramp;
+
+    impl Memory for Ramp {
+        fn read(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<(), ReadError> {
+            let bytes = buf.len();
+            for (index, byte) in buf.iter_mut().enumerate() {
+                let at = addr.plus(index as u64).0;
+                if !(0x1000..0x3000).contains(&at) {
+                    return Err(ReadError {
+                        addr,
+                        bytes,
+                        kind: ReadErrorKind::Os(7),
+                    });
+                }
+                *byte = at as u8;
+            }
+            Ok(())
+        }
+    }
+
+    fn meta() -> ImageMeta {
+        let mapping = |start, backing| Mapping {
+            start: RemoteAddr(start),
+            end: RemoteAddr(start + 0x1000),
+            perms: Perms {
+                read: true,
+                shared: true,
+                ..Perms::default()
+            },
+            offset: 0x2000,
+            dev: (8, 1),
+            inode: 77,
+            backing,
+        };
+        let path = std::ffi::OsString::from_vec(b"/odd\xff".to_vec());
+        ImageMeta {
+            pid: Pid(7),
+            recipe: "made up".to_owned(),
+            maps: Maps::new(vec![
+                mapping(0x1000, Backing::Anonymous),
+                mapping(0x2000, Backing::Special("stack".to_owned())),
+                mapping(
+                    0x3000,
+                    Backing::File {
+                        path: path.into(),
+                        deleted: true,
+                    },
+                ),
+                mapping(
+                    0x4000,
+                    Backing::File {
+                        path: "/x".into(),
+                        deleted: false,
+                    },
+                ),
+            ]),
+            tasks: vec![TaskFacts {
+                tid: Tid(7),
+                started: StartTime(3),
+                inner: Some(InnerTid(1)),
+                name: "main".to_owned(),
+                state: TaskState::Other('W'),
+                cpu: DurationNs(10_000_000),
+                start_stack: Some(RemoteAddr(0x2800)),
+            }],
+            facts: [("python".to_owned(), "3.12.1".to_owned())].into(),
+        }
+    }
+
+    fn image() -> Image {
+        let recorder = Recorder::new(Ramp);
+        for (addr, bytes) in [
+            (0x1008, 8),
+            (0x1010, 0x41),
+            (0x1004, 16),
+            (0x2ffe, 2),
+            (0x2fff, 2),
+        ] {
+            let _ = recorder.read(RemoteAddr(addr), &mut vec![0; bytes]);
+        }
+        let (mut good, mut bad) = ([0; 4], [0; 4]);
+        recorder.read_many(&mut [
+            Piece::new(RemoteAddr(0x2000), &mut good),
+            Piece::new(RemoteAddr(0x9000), &mut bad),
+        ]);
+        recorder.image(meta())
+    }
+
+    fn check(memory: &impl Memory, addr: u64, expected: Result<&[u8], ReadErrorKind>) {
+        let bytes = expected.map_or(4, <[u8]>::len);
+        let mut buf = vec![0; bytes];
+        let read = memory.read(RemoteAddr(addr), &mut buf);
+        assert_eq!(
+            read.map(|()| &buf[..]).map_err(|error| error.kind),
+            expected,
+            "{addr:#x}"
+        );
+    }
+
+    #[test]
+    fn an_image_comes_back_from_its_file_as_it_was() {
+        let image = image();
+        let file = image.to_bytes().expect("it is small");
+        let back = Image::from_bytes(&file).expect("our own");
+        assert_eq!(back, image);
+        assert_eq!(back.to_bytes().expect("it is small"), file);
+    }
+
+    #[test]
+    fn an_image_holds_what_was_read_and_nothing_else() {
+        let memory = image().memory;
+        // Reads that overlap and touch are one range.
+        check(&memory, 0x1004, Ok(&(4..0x51).collect::<Vec<u8>>()));
+        check(&memory, 0x2ffe, Ok(&[0xfe, 0xff]));
+        check(&memory, 0x1002, Err(ReadErrorKind::NotRecorded));
+        check(&memory, 0x1050, Err(ReadErrorKind::NotRecorded));
+        check(&memory, 0x9000, Err(ReadErrorKind::Os(7)));
+        check(&memory, u64::MAX, Err(ReadErrorKind::NotRecorded));
+        assert_eq!(memory.bytes(), 0x4d + 4 + 2);
+    }
+
+    #[test]
+    fn a_file_that_is_no_image_says_what_it_is() {
+        let good = image().to_bytes().expect("it is small");
+        let error = |file: &[u8]| Image::from_bytes(file).expect_err("no image");
+        assert_eq!(error(b""), ImageError::NotAnImage);
+        assert_eq!(error(b"\x7fELF\x02\x01\x01\0etc"), ImageError::NotAnImage);
+        let mut newer = good.clone();
+        newer[7] = 9;
+        assert_eq!(error(&newer), ImageError::Version { found: 9 });
+        for cut in 8..good.len() {
+            assert!(
+                matches!(error(&good[..cut]), ImageError::Damaged(_)),
+                "cut at {cut}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_hostile_file_is_refused_without_harm() {
+        let plain = {
+            let mut plain = Vec::new();
+            let file = image().to_bytes().expect("it is small");
+            ZlibDecoder::new(&file[8..])
+                .read_to_end(&mut plain)
+                .expect("our own");
+            plain
+        };
+        let decode = |plain: &[u8]| {
+            let mut out = ZlibEncoder::new(MAGIC.to_vec(), Compression::fast());
+            out.write_all(plain).expect("to memory");
+            Image::from_bytes(&out.finish().expect("to memory"))
+        };
+        assert!(decode(&plain).is_ok());
+        for at in 0..plain.len() {
+            for value in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut bad = plain.clone();
+                bad[at] = value;
+                // Whatever it gives, what it gives can be read.
+                if let Ok(image) = decode(&bad) {
+                    check(&image.memory, u64::MAX - 8, Err(ReadErrorKind::NotRecorded));
+                }
+            }
+        }
+        let claims = [&[2, 0, 0, 0][..], b"{}", &u32::MAX.to_le_bytes()].concat();
+        assert!(matches!(decode(&claims), Err(ImageError::Metadata(_))));
+        let too_large = u32::MAX.to_le_bytes();
+        assert!(matches!(
+            decode(&too_large),
+            Err(ImageError::TooLarge { .. })
+        ));
+    }
 }

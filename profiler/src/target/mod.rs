@@ -24,4 +24,4 @@ pub use process::{Identity, Namespaces, Process};
 pub use recorded::{Image, ImageMeta, RecordedMemory};
 pub use recorder::Recorder;
 pub use scheduler::{Asleep, SchedulerAccount, SchedulerMark};
-pub use tasks::{InKernel, SYSCALL_FUTEX, TaskFacts, TaskState};
+pub use tasks::{InKernel, TaskFacts, TaskState};

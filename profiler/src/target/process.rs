@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use procfs::ProcError;
 use procfs::process::Stat;
 
 use crate::sys;
@@ -105,6 +106,11 @@ impl Process {
             return Err(TargetError::Zombie { pid });
         }
         let exe = process.find_exe()?;
+        // A link may be read by more than may read memory: Yama and an undumpable program shut
+        // out even their own user.
+        if let Err(ProcError::PermissionDenied(_)) = process.handle.mem() {
+            return Err(TargetError::Shut { pid });
+        }
         Ok(Self { exe, ..process })
     }
 
@@ -334,15 +340,12 @@ mod tests {
     #[test]
     fn a_threads_id_names_its_process() {
         let me = Pid(std::process::id());
-        let mine = Process::open(me).expect("we may look at ourselves");
         let (stay, stop) = std::sync::mpsc::channel::<()>();
-        let other = std::thread::spawn(move || stop.recv());
-        let tid = mine
-            .tids()
-            .expect("our threads")
-            .into_iter()
-            .find(|tid| tid.0 != me.0)
-            .expect("the second thread");
+        let (here, ready) = std::sync::mpsc::channel();
+        let other = std::thread::spawn(move || {
+            here.send(nix::unistd::gettid()).is_ok() && stop.recv().is_ok()
+        });
+        let tid = Tid(ready.recv().expect("it runs").as_raw().cast_unsigned());
         let error = Process::open(Pid(tid.0)).expect_err("not a leader");
         assert_eq!(error, TargetError::NotALeader { tid, leader: me });
         drop(stay);

@@ -85,7 +85,8 @@ impl Seen {
     fn remember(&mut self, addr: RemoteAddr, bytes: &[u8], result: Result<(), ReadError>) {
         match result {
             Ok(()) => {
-                for (addr, &byte) in (addr.0..).zip(bytes) {
+                for (index, &byte) in bytes.iter().enumerate() {
+                    let addr = addr.plus(index as u64).0;
                     let number = addr / CELL as u64;
                     if self.cells.len() >= MAX_CELLS && !self.cells.contains_key(&number) {
                         continue;

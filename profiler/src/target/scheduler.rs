@@ -145,7 +145,9 @@ fn account(schedstat: &File) -> Option<SchedulerAccount> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::sync::{Arc, mpsc};
+    use std::time::Duration;
 
     use super::*;
     use crate::words::Pid;
@@ -193,5 +195,43 @@ mod tests {
         assert!(!mark.still_holds());
         drop(wake);
         assert!(sleeper.join().is_ok());
+    }
+
+    #[test]
+    fn what_is_read_under_a_mark_that_holds_did_not_change_meanwhile() {
+        const PROOFS: usize = 2000;
+        let me = Process::open(Pid(std::process::id())).expect("ourselves");
+        let written = Arc::new([const { AtomicU64::new(0) }; 2]);
+        let done = Arc::new(AtomicBool::new(false));
+        let (here, ready) = mpsc::channel();
+        let (words, stop) = (Arc::clone(&written), Arc::clone(&done));
+        // It writes two words whenever it runs, and is asleep for moments between.
+        let writer = std::thread::spawn(move || {
+            let _ = here.send(nix::unistd::gettid());
+            while !stop.load(Ordering::Relaxed) {
+                for _ in 0..50 {
+                    words[0].fetch_add(1, Ordering::SeqCst);
+                    words[1].fetch_add(1, Ordering::SeqCst);
+                }
+                std::thread::park_timeout(Duration::from_micros(30));
+            }
+        });
+        let tid = Tid(ready.recv().expect("it runs").as_raw().cast_unsigned());
+        let mut proofs = 0;
+        while proofs < PROOFS {
+            let mark = match me.mark(tid).expect("our own thread") {
+                Asleep::Yes(mark) => mark,
+                Asleep::No => continue,
+                Asleep::CannotTell => break,
+            };
+            let read = [1, 0].map(|word: usize| written[word].load(Ordering::SeqCst));
+            if mark.still_holds() {
+                assert_eq!(read[0], read[1], "it ran between the two reads");
+                proofs += 1;
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        writer.thread().unpark();
+        assert!(writer.join().is_ok());
     }
 }

@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-use nix::libc;
-use procfs::ProcError;
+use nix::dir::Dir;
+use nix::errno::Errno;
 use procfs::process::Stat;
 
 use crate::target::error::TargetError;
@@ -166,21 +166,29 @@ impl Process {
     /// # Errors
     /// When the process is gone.
     pub fn tids(&self) -> Result<Vec<Tid>, TargetError> {
-        let tasks = self
+        let pid = self.pid();
+        let folder = self
             .handle
-            .tasks()
-            .map_err(|error| TargetError::of_procfs(self.pid(), "task", error))?;
+            .open_relative("task")
+            .map_err(|error| TargetError::of_procfs(pid, "task", error))?;
+        // Not procfs's own listing, which opens the folder of every single thread.
+        let of_errno = |errno: Errno| TargetError::of_io(pid, "task", &errno.into());
+        let mut folder = Dir::from_fd(folder.into()).map_err(of_errno)?;
         let mut tids = Vec::new();
-        for task in tasks.take(MAX_TASKS) {
-            match task.map(|task| u32::try_from(task.tid)) {
-                Ok(Ok(tid)) => tids.push(Tid(tid)),
-                // It ended between the listing and the look.
-                Ok(Err(_)) | Err(ProcError::NotFound(_)) => {}
-                Err(error) => return Err(TargetError::of_procfs(self.pid(), "task", error)),
+        for entry in folder.iter() {
+            let entry = entry.map_err(of_errno)?;
+            // Anything but a number is `.` or `..`.
+            let number = entry
+                .file_name()
+                .to_str()
+                .ok()
+                .and_then(|name| name.parse().ok());
+            if tids.len() < MAX_TASKS {
+                tids.extend(number.map(Tid));
             }
         }
         if tids.is_empty() {
-            return Err(TargetError::Gone { pid: self.pid() });
+            return Err(TargetError::Gone { pid });
         }
         Ok(tids)
     }
@@ -259,9 +267,6 @@ pub(super) fn numbers<T: std::str::FromStr>(line: &[u8]) -> Vec<T> {
         .collect()
 }
 
-/// The number of `futex(2)`: most of Python's blocked threads are in it.
-pub const SYSCALL_FUTEX: u32 = libc::SYS_futex as u32;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -307,16 +312,17 @@ mod tests {
     fn every_thread_is_listed_with_its_name() {
         let me = Process::open(crate::words::Pid(std::process::id())).expect("ourselves");
         let (stay, stop) = std::sync::mpsc::channel::<()>();
+        let (here, ready) = std::sync::mpsc::channel();
         let other = std::thread::Builder::new()
             .name("the other".to_owned())
-            .spawn(move || stop.recv())
+            .spawn(move || here.send(nix::unistd::gettid()).is_ok() && stop.recv().is_ok())
             .expect("a thread");
+        let tid = Tid(ready.recv().expect("it runs").as_raw().cast_unsigned());
         let tasks = me.all_tasks().expect("our threads");
-        assert!(tasks.iter().any(|task| task.name == "the other"));
-        for task in &tasks {
-            assert_eq!(task.inner, Some(InnerTid(task.tid.0)));
-            assert!(task.start_stack.is_some());
-        }
+        let task = tasks.iter().find(|task| task.tid == tid).expect("listed");
+        assert_eq!(task.name, "the other");
+        assert_eq!(task.inner, Some(InnerTid(tid.0)));
+        assert!(task.start_stack.is_some());
         drop(stay);
         assert!(other.join().is_ok());
     }

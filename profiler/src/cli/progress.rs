@@ -1,0 +1,45 @@
+//! The progress line: on a terminal only, and never in the way of a pipe.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::{aggregate::count, pipeline::Progress};
+
+/// A line that says that something happens.
+#[derive(Debug)]
+pub(super) struct Line(ProgressBar);
+
+impl Line {
+    /// A line about `what`; a silent one when `quiet` or when nobody watches.
+    pub(super) fn new(what: &str, quiet: bool) -> Self {
+        let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let bar = ProgressBar::with_draw_target(None, target);
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix} · {elapsed} · {msg}") {
+            bar.set_style(style);
+        }
+        bar.set_prefix(what.to_owned());
+        bar.set_message("Ctrl-C ends and writes");
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(Duration::from_millis(250));
+        }
+        Self(bar)
+    }
+
+    /// Show how far it is.
+    pub(super) fn show(&self, progress: Progress) {
+        if self.0.is_hidden() {
+            return;
+        }
+        self.0.set_message(if progress.python {
+            format!("{} samples · Ctrl-C ends and writes", count(progress.ticks))
+        } else {
+            "no Python in it yet".to_owned()
+        });
+    }
+
+    /// Take the line away.
+    pub(super) fn clear(&self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,0 +1,50 @@
+//! The end of a run, for people: the report when no file was asked for, and one line either way.
+
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    path::PathBuf,
+};
+
+use crate::{
+    aggregate::Profile,
+    export::{self, Options},
+};
+
+/// Whether to colour what goes to a stream that `is_terminal`.
+fn style(is_terminal: bool) -> bool {
+    is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Columns of the terminal, where there is one.
+fn width() -> Option<usize> {
+    let columns = std::env::var("COLUMNS").ok()?.parse().ok()?;
+    (40..=400).contains(&columns).then_some(columns)
+}
+
+/// Print the report to standard output.
+pub(super) fn print(profile: &Profile, options: &Options) -> io::Result<()> {
+    let out = io::stdout();
+    let options = Options {
+        style: style(out.is_terminal()),
+        width: width().unwrap_or(options.width),
+        ..*options
+    };
+    let mut out = io::BufWriter::new(out.lock());
+    export::text::write(profile, &options, &mut out)?;
+    out.flush()
+}
+
+/// Say in a line or two what was done.
+pub(super) fn summary(profile: &Profile, why: &str, written: &[PathBuf], report: bool) {
+    let ledger = profile.ledger();
+    eprintln!("{why}: {}", ledger.sentence());
+    for path in written {
+        eprintln!("wrote {}", path.display());
+    }
+    // The report ends with these remarks itself.
+    if !report {
+        for remark in ledger.remarks().iter().filter(|remark| remark.warning) {
+            eprintln!("warning: {}", remark.text);
+        }
+    }
+}

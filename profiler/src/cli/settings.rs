@@ -1,0 +1,214 @@
+//! What the command line means. Everything that can be wrong with it is found here, before
+//! anything is opened or attached.
+
+use std::{path::PathBuf, time::Duration};
+
+use super::args::{FormatArg, GranularityArg, RunArgs, WalkArg};
+use crate::{
+    export::{Format, Granularity, Options},
+    pipeline::{RunSettings, Walk},
+    words::Pid,
+};
+
+/// Most ticks a second; the kernel's software clock does not go under 10 µs a period.
+pub const MAX_RATE: u32 = 50_000;
+/// Fewest and most frames of a stack.
+const DEPTHS: std::ops::RangeInclusive<u32> = 2..=512;
+/// Fewest bytes of a ring: some samples at the greatest depth.
+const MIN_RING: u32 = 64 * 1024;
+
+/// Wrong usage: what, and what would be right. It ends with exit status 2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageError(pub String);
+
+impl std::fmt::Display for UsageError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+/// Whom to profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// A process that runs.
+    Process(Pid),
+    /// A command that is to be started.
+    Command(Vec<String>),
+}
+
+/// A run, as meant.
+#[derive(Clone, Debug)]
+pub struct RunPlan {
+    /// Whom.
+    pub whom: Whom,
+    /// How.
+    pub run: RunSettings,
+    /// Into which files, and how each is written.
+    pub outputs: Vec<(PathBuf, Format)>,
+    /// How they are written.
+    pub options: Options,
+    /// Where the ledger goes.
+    pub ledger: Option<PathBuf>,
+    /// Bytes of the ring.
+    pub ring_bytes: u32,
+    /// No progress, no report.
+    pub quiet: bool,
+}
+
+/// Lower the arguments of `run`.
+///
+/// # Errors
+/// [`UsageError`].
+pub fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
+    let whom = match args.pid {
+        Some(pid) => Whom::Process(Pid(pid)),
+        None => Whom::Command(args.command.clone()),
+    };
+    if !(1..=MAX_RATE).contains(&args.rate) {
+        return wrong(format!(
+            "--rate {} is no rate: give 1 to {MAX_RATE} ticks a second, for example `--rate 99`",
+            args.rate
+        ));
+    }
+    if !DEPTHS.contains(&args.max_depth) {
+        return wrong(format!(
+            "--max-depth {} is out of bounds: give {} to {} frames",
+            args.max_depth,
+            DEPTHS.start(),
+            DEPTHS.end()
+        ));
+    }
+    if args.ring_bytes < MIN_RING {
+        return wrong(format!(
+            "--ring-bytes {} is too small for a deep sample: give at least {MIN_RING}",
+            args.ring_bytes
+        ));
+    }
+    let outputs = outputs(args)?;
+    let run = RunSettings {
+        rate_hz: args.rate,
+        duration: args.duration.as_deref().map(duration).transpose()?,
+        walk: match args.walk {
+            WalkArg::Auto => Walk::Auto,
+            WalkArg::Kernel => Walk::Kernel,
+            WalkArg::User => Walk::User,
+        },
+        max_frames: args.max_depth,
+        timeline: outputs.iter().any(|(_, format)| format.shows_time()),
+    };
+    let options = Options {
+        granularity: match args.granularity {
+            GranularityArg::Function => Granularity::Function,
+            GranularityArg::Line => Granularity::Line,
+        },
+        threads: args.threads,
+        ..Options::default()
+    };
+    Ok(RunPlan {
+        whom,
+        run,
+        outputs,
+        options,
+        ledger: args.ledger.clone(),
+        ring_bytes: args.ring_bytes,
+        quiet: args.quiet,
+    })
+}
+
+fn wrong<T>(message: String) -> Result<T, UsageError> {
+    Err(UsageError(message))
+}
+
+fn outputs(args: &RunArgs) -> Result<Vec<(PathBuf, Format)>, UsageError> {
+    let chosen = args.format.map(|format| match format {
+        FormatArg::Folded => Format::Folded,
+        FormatArg::Flamegraph => Format::Flamegraph,
+        FormatArg::Speedscope => Format::Speedscope,
+        FormatArg::Pprof => Format::Pprof,
+        FormatArg::Text => Format::Text,
+        FormatArg::Json => Format::Json,
+    });
+    let named = args.output.iter().map(|path| {
+        let format = match chosen {
+            Some(format) => format,
+            None => Format::from_extension(path).map_err(|error| UsageError(error.to_string()))?,
+        };
+        Ok((path.clone(), format))
+    });
+    let mut outputs = named.collect::<Result<Vec<_>, UsageError>>()?;
+    // A format without a file is meant for standard output.
+    if let (true, Some(format)) = (outputs.is_empty(), chosen) {
+        outputs.push((PathBuf::from("-"), format));
+    }
+    Ok(outputs)
+}
+
+/// `10`, `10s`, `2m`, `1m 30s`: a bare number is seconds.
+fn duration(typed: &str) -> Result<Duration, UsageError> {
+    let parsed = match typed.parse::<f64>() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
+        Err(_) => humantime::parse_duration(typed).ok(),
+    };
+    match parsed {
+        Some(duration) if !duration.is_zero() => Ok(duration),
+        _ => wrong(format!("--duration {typed} is no duration: write 10, 10s, 500ms or 2m")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::{Cli, Command};
+    use clap::Parser as _;
+
+    fn lower(line: &str) -> Result<RunPlan, UsageError> {
+        let words = std::iter::once("profiler").chain(line.split(' '));
+        match Cli::try_parse_from(words).expect("clap takes it").command {
+            Command::Run(args) => run_plan(&args),
+            _ => panic!("not a run"),
+        }
+    }
+
+    #[test]
+    fn durations_are_seconds_or_have_a_unit() {
+        let cases = [("10", 10_000), ("10s", 10_000), ("2m", 120_000), ("500ms", 500), ("0.5", 500)];
+        for (typed, millis) in cases {
+            let plan = lower(&format!("run --pid 1 -d {typed}")).expect("a duration");
+            assert_eq!(plan.run.duration, Some(Duration::from_millis(millis)), "{typed}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_wrong_usage_and_says_what_would() {
+        let cases = [
+            ("run --pid 1 --rate 0", "give 1 to 50000"),
+            ("run --pid 1 --rate 1000000", "give 1 to 50000"),
+            ("run --pid 1 -d 0", "write 10, 10s"),
+            ("run --pid 1 -d NaN", "write 10, 10s"),
+            ("run --pid 1 -d soon", "write 10, 10s"),
+            ("run --pid 1 --max-depth 1", "give 2 to 512"),
+            ("run --pid 1 --ring-bytes 5", "at least 65536"),
+            ("run --pid 1 -o profile.xyz", "profile.xyz"),
+        ];
+        for (line, hint) in cases {
+            let error = lower(line).expect_err(line);
+            assert!(error.0.contains(hint), "{line}: {}", error.0);
+        }
+    }
+
+    #[test]
+    fn the_extension_chooses_the_format_unless_one_is_given() {
+        let formats = |line| -> Vec<Format> {
+            lower(line).expect("a run").outputs.into_iter().map(|(_, format)| format).collect()
+        };
+        assert_eq!(
+            formats("run --pid 1 -o a.svg -o b.pb.gz"),
+            [Format::Flamegraph, Format::Pprof]
+        );
+        assert_eq!(formats("run --pid 1 -o a.svg -f folded"), [Format::Folded]);
+        assert_eq!(formats("run --pid 1 -f folded"), [Format::Folded]);
+        assert!(formats("run -- python3 x.py").is_empty());
+    }
+}

@@ -1,0 +1,22 @@
+//! The corridor: joins the rooms for one run, and shuts them down in order.
+//!
+//! Each file is one joint: the target and its interpreter ([`attach`]), the threads that were
+//! seen (`people`), from raw frames to stacks (`stacks`), one tick to one sample (`sampler`), all
+//! of it in one state (`session`), the accounts at the end (`books`), and the loop that drives them ([`run()`]).
+//! [`look()`] is the short way, for one look without the kernel's half. Nothing here decides
+//! what a thing means.
+
+pub mod attach;
+mod books;
+mod look;
+mod people;
+mod run;
+mod sampler;
+mod session;
+mod settings;
+mod stacks;
+
+pub use attach::{AttachError, Attached};
+pub use look::{Seen, View, look};
+pub use run::{End, Outcome, Progress, RunError, run};
+pub use settings::{RunSettings, Target, Walk};

@@ -1,0 +1,188 @@
+//! The threads that were seen, by who they are: a tid that ends and comes again is another.
+//!
+//! Only threads that were sampled cost anything here: ten thousand sleepers are never looked at.
+
+use rustc_hash::FxHashMap;
+
+use crate::{
+    aggregate::{ProfileBuilder, ThreadIndex, ThreadInfo},
+    cpython::{Runtime, thread_names},
+    target::Memory,
+    threads::{Look, Registry, Rung, ScanWhom, StateFacts, ThreadFacts},
+    words::{DurationNs, PthreadId, RemoteAddr, ThreadStateAddr, Tid},
+};
+
+use super::attach::Attached;
+
+/// One thread of the profile.
+#[derive(Clone, Debug)]
+pub(super) struct Person {
+    pub(super) tid: Tid,
+    pub(super) pthread_id: Option<PthreadId>,
+    pub(super) matched_by: Vec<Rung>,
+    /// Its time on a CPU, once it has ended.
+    pub(super) final_on_cpu: Option<DurationNs>,
+}
+
+/// All threads of the profile.
+#[derive(Debug, Default)]
+pub(super) struct People {
+    /// In the order of their index.
+    everyone: Vec<Person>,
+    living: FxHashMap<Tid, ThreadIndex>,
+    /// Sampled since the last look and not yet identified.
+    strangers: Vec<Stranger>,
+    facts: Vec<ThreadFacts>,
+    states: Vec<StateFacts>,
+    registry: Registry,
+}
+
+/// What a thread's first tick told of it.
+#[derive(Clone, Copy, Debug)]
+struct Stranger {
+    tid: Tid,
+    sp: RemoteAddr,
+    tls_base: PthreadId,
+    state: Option<ThreadStateAddr>,
+}
+
+impl People {
+    /// The index of a thread, known or new.
+    pub(super) fn index(
+        &mut self,
+        attached: &Attached,
+        builder: &mut ProfileBuilder,
+        tid: Tid,
+        sp: RemoteAddr,
+        tls_base: PthreadId,
+        state: Option<ThreadStateAddr>,
+    ) -> ThreadIndex {
+        if let Some(&index) = self.living.get(&tid) {
+            return index;
+        }
+        self.strangers.push(Stranger { tid, sp, tls_base, state });
+        self.welcome(attached, builder, tid, Some(tls_base), state.is_some())
+    }
+
+    /// Give a thread its place; it bears the kernel's name for it until Python's is known.
+    pub(super) fn welcome(
+        &mut self,
+        attached: &Attached,
+        builder: &mut ProfileBuilder,
+        tid: Tid,
+        pthread_id: Option<PthreadId>,
+        python: bool,
+    ) -> ThreadIndex {
+        let name = attached.process.task(tid).map_or_else(|_| format!("thread {tid}"), |t| t.name);
+        let index = builder.thread(ThreadInfo { pid: attached.process.pid(), tid, name, python });
+        let place = index.0 as usize;
+        let person = Person { tid, pthread_id, matched_by: Vec::new(), final_on_cpu: None };
+        if place >= self.everyone.len() {
+            self.everyone.resize(place + 1, person);
+        }
+        self.living.insert(tid, index);
+        index
+    }
+
+    /// A thread has ended: its id means whoever gets it next.
+    pub(super) fn leave(&mut self, tid: Tid, on_cpu: DurationNs) {
+        if let Some(index) = self.living.remove(&tid)
+            && let Some(person) = self.everyone.get_mut(index.0 as usize)
+        {
+            person.final_on_cpu = Some(on_cpu);
+        }
+        self.facts.retain(|facts| facts.tid != tid);
+        self.registry.forget(tid);
+    }
+
+    /// The program was replaced: nobody is who they were, but the thread that did it lives on.
+    pub(super) fn forget_python(&mut self) {
+        self.states.clear();
+        self.registry = Registry::new();
+    }
+
+    /// Whether somebody waits to be identified.
+    pub(super) fn has_strangers(&self) -> bool {
+        !self.strangers.is_empty()
+    }
+
+    /// Climb the ladder for those who came since the last look, and learn their names.
+    pub(super) fn look(
+        &mut self,
+        attached: &Attached,
+        runtime: &Runtime,
+        builder: &mut ProfileBuilder,
+    ) {
+        let strangers = std::mem::take(&mut self.strangers);
+        let pid = attached.process.pid();
+        let Ok(maps) = attached.process.maps() else { return };
+        let mut start_stack = None;
+        for stranger in &strangers {
+            let Ok(task) = attached.process.task(stranger.tid) else { continue };
+            if stranger.tid.0 == pid.0 {
+                start_stack = task.start_stack;
+            }
+            self.facts.retain(|facts| facts.tid != stranger.tid);
+            self.facts.push(ThreadFacts::new(&task, Some(stranger.sp)));
+            if let Some(state) = stranger.state {
+                let native_id = runtime
+                    .thread_state_at(&attached.memory, state)
+                    .ok()
+                    .and_then(|state| state.native_thread_id);
+                self.states.retain(|facts| facts.pthread_id != stranger.tls_base);
+                self.states.push(StateFacts { state, pthread_id: stranger.tls_base, native_id });
+            }
+            self.registry.note_tls_base(stranger.tid, stranger.tls_base);
+        }
+        let look = Look {
+            pid,
+            start_stack,
+            maps: &maps,
+            threads: &self.facts,
+            states: &self.states,
+            scan: ScanWhom::Everybody,
+        };
+        self.registry.look(&look, &attached.memory);
+        let names = if strangers.iter().any(|stranger| stranger.state.is_some()) {
+            thread_names(runtime, &attached.memory)
+        } else {
+            FxHashMap::default()
+        };
+        for stranger in strangers {
+            let Some(&index) = self.living.get(&stranger.tid) else { continue };
+            if let Some(name) = names.get(&stranger.tls_base) {
+                builder.rename(index, name, true);
+            }
+            if let Some(found) = self.registry.by_tid(stranger.tid)
+                && let Some(person) = self.everyone.get_mut(index.0 as usize)
+            {
+                person.matched_by.clone_from(&found.matched_by);
+            }
+        }
+    }
+
+    /// Everyone, in the order of their index.
+    pub(super) fn everyone(&self) -> &[Person] {
+        &self.everyone
+    }
+
+    /// Whether a thread of this id is alive and has a place.
+    pub(super) fn knows(&self, tid: Tid) -> bool {
+        self.living.contains_key(&tid)
+    }
+
+    /// How often two rungs named different threads.
+    pub(super) fn contradictions(&self) -> u64 {
+        self.registry.contradictions()
+    }
+}
+
+/// All thread states by pthread id, for the kernel's map: asked for only when thread-local
+/// storage did not tell.
+pub(super) fn all_states(
+    runtime: &Runtime,
+    memory: &dyn Memory,
+) -> Vec<(PthreadId, ThreadStateAddr)> {
+    let states = runtime.thread_states(memory).unwrap_or_default();
+    states.into_iter().map(|state| (state.pthread_id, state.addr)).collect()
+}

@@ -1,0 +1,320 @@
+//! The loop of a run: waits for the ring, the clock, the target's end and the user, whichever
+//! comes first, and closes everything in order.
+
+use std::{fmt, future::Future, io, time::Duration};
+
+use profiler_common::loss::Counters;
+use tokio::{
+    io::unix::AsyncFd,
+    time::{Instant, MissedTickBehavior, interval_at, sleep_until},
+};
+
+use super::{
+    attach::{AttachError, Attached},
+    books,
+    session::Session,
+    settings::{RunSettings, Target, Walk},
+};
+use crate::{
+    aggregate::{Profile, ProfileBuilder},
+    assembler::Assembler,
+    cpython::CpythonError,
+    source::{Kernel, KernelError, ring::Ring},
+    sys, wire,
+    words::MonotonicNs,
+};
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Its time was up.
+    Duration,
+    /// The user had enough.
+    Interrupted,
+    /// The target ended.
+    TargetEnded,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The profile, closed.
+    pub profile: Profile,
+    /// Why it ended.
+    pub end: End,
+    /// Whether an interpreter was ever found.
+    pub python: bool,
+}
+
+/// What the progress line shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Ticks so far.
+    pub ticks: u64,
+    /// Whether an interpreter was found yet.
+    pub python: bool,
+}
+
+/// Why a run could not be.
+#[derive(Debug)]
+pub enum RunError {
+    /// The target.
+    Attach(AttachError),
+    /// The kernel half.
+    Kernel(KernelError),
+    /// The event loop.
+    Io(io::Error),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Attach(error) => error.fmt(f),
+            Self::Kernel(error) => error.fmt(f),
+            Self::Io(error) => write!(f, "the event loop failed: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+impl From<AttachError> for RunError {
+    fn from(error: AttachError) -> Self {
+        Self::Attach(error)
+    }
+}
+
+impl From<KernelError> for RunError {
+    fn from(error: KernelError) -> Self {
+        Self::Kernel(error)
+    }
+}
+
+impl From<io::Error> for RunError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Records taken from the ring at a time.
+const BATCH: usize = 4096;
+/// How often the ring is looked at while it does not call: often at first, when every code
+/// object is new and may be gone soon, and calmly later.
+const EAGER: Duration = Duration::from_millis(10);
+const CALM: Duration = Duration::from_millis(100);
+const EAGER_FOR: Duration = Duration::from_secs(1);
+/// How long a process that was there before us may take to finish starting its interpreter.
+const STARTING: Duration = Duration::from_secs(5);
+/// How often CPUs that came online are looked for.
+const NEW_CPUS: Duration = Duration::from_secs(5);
+
+/// Profile `target` until the first of: its end, the duration, `stop`.
+///
+/// # Errors
+/// Everything that can fail, fails before the first tick. What fails later ends the run with a
+/// profile.
+pub async fn run(
+    mut kernel: Kernel,
+    target: Target,
+    settings: RunSettings,
+    host: String,
+    stop: impl Future<Output = ()>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Outcome, RunError> {
+    let attached = Attached::open(target.pid)?;
+    let command = attached.process.command_line().unwrap_or_default().join(" ");
+    // Its own ticks must not be missed while the interpreter is looked for.
+    let runtime = if target.started_by_us { None } else { Some(patiently(&attached).await?) };
+    let mut ring = kernel.take_ring().ok_or_else(|| io::Error::other("the ring is taken"))??;
+    let since = sys::monotonic();
+    let meta = settings.meta(target.pid, command, host, since);
+    let mut builder = ProfileBuilder::new(meta);
+    if settings.timeline {
+        builder = builder.with_timeline();
+    }
+    let mut session = Session::new(attached, builder, settings.clone(), since);
+    match runtime {
+        Some(runtime) => session.plan_with(&mut kernel, runtime)?,
+        None => session.plan_without_python(&mut kernel)?,
+    }
+    kernel.tick_everywhere()?;
+    let mut assembler = match settings.walk {
+        // A walk from user space is the less wrong the sooner it is.
+        Walk::User => Assembler::eager(),
+        Walk::Auto | Walk::Kernel => Assembler::default(),
+    };
+    let end = drive(
+        &mut kernel,
+        &mut ring,
+        &mut session,
+        &mut assembler,
+        settings.duration,
+        stop,
+        progress,
+    )
+    .await?;
+    Ok(close(kernel, &mut ring, session, &mut assembler, target, end)?)
+}
+
+/// The interpreter of a process that was there before us; one that is just starting gets a while.
+async fn patiently(attached: &Attached) -> Result<crate::cpython::Runtime, AttachError> {
+    let deadline = Instant::now() + STARTING;
+    loop {
+        match attached.discover() {
+            Err(AttachError::Python { error, .. })
+                if error.is_worth_a_retry() && Instant::now() < deadline =>
+            {
+                tokio::time::sleep(EAGER).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+async fn drive(
+    kernel: &mut Kernel,
+    ring: &mut Ring,
+    session: &mut Session,
+    assembler: &mut Assembler,
+    duration: Option<Duration>,
+    stop: impl Future<Output = ()>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<End, RunError> {
+    let begin = Instant::now();
+    let deadline = duration.map(|duration| begin + duration);
+    let target_end = session.attached.process.pidfd().map(|fd| fd.try_clone_to_owned());
+    let target_end = target_end.transpose()?.map(AsyncFd::new).transpose()?;
+    let mut calm = false;
+    let mut beat = every(EAGER);
+    let mut new_cpus = begin + NEW_CPUS;
+    tokio::pin!(stop);
+    loop {
+        let ended = tokio::select! {
+            biased;
+            () = &mut stop => Some(End::Interrupted),
+            () = until(deadline) => Some(End::Duration),
+            () = end_of(target_end.as_ref()) => Some(End::TargetEnded),
+            readable = ring.readable() => {
+                readable?;
+                None
+            }
+            _ = beat.tick() => None,
+        };
+        let now = Instant::now();
+        pump(ring, session, assembler, Some(sys::monotonic()));
+        session.end_batch();
+        if let Some(end) = ended {
+            return Ok(end);
+        }
+        if target_end.is_none() && session.attached.process.has_ended() {
+            return Ok(End::TargetEnded);
+        }
+        if session.wants_python() {
+            look_for_python(kernel, session)?;
+        }
+        session.fill_states(kernel)?;
+        kernel.flush_log();
+        progress(Progress { ticks: session.ticks(), python: !session.wants_python() });
+        if now >= new_cpus {
+            new_cpus = now + NEW_CPUS;
+            kernel.tick_everywhere()?;
+        }
+        if !calm && now.duration_since(begin) > EAGER_FOR && !session.wants_python() {
+            calm = true;
+            beat = every(CALM);
+        }
+    }
+}
+
+fn every(period: Duration) -> tokio::time::Interval {
+    let mut beat = interval_at(Instant::now() + period, period);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    beat
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn end_of(target: Option<&AsyncFd<std::os::fd::OwnedFd>>) {
+    match target {
+        // An error of the reactor is looked into by the next beat.
+        Some(fd) if fd.readable().await.is_ok() => {}
+        _ => std::future::pending().await,
+    }
+}
+
+/// A process that became, or is still to become, a Python.
+fn look_for_python(kernel: &mut Kernel, session: &mut Session) -> Result<(), RunError> {
+    match session.discover() {
+        Ok(runtime) => Ok(session.plan_with(kernel, runtime)?),
+        Err(AttachError::Python { error, .. }) => {
+            if !error.is_worth_a_retry() && !matches!(error, CpythonError::NotFound(_)) {
+                log::debug!("not profiled as Python: {error}");
+            }
+            Ok(())
+        }
+        Err(AttachError::Target(_)) => Ok(()),
+    }
+}
+
+/// Take what is in the ring; with no `now`, everything to the last record.
+fn pump(
+    ring: &mut Ring,
+    session: &mut Session,
+    assembler: &mut Assembler,
+    now: Option<MonotonicNs>,
+) {
+    let mut records = Vec::new();
+    loop {
+        ring.drain(&mut records, BATCH);
+        let full = records.len() == BATCH;
+        for record in records.drain(..) {
+            match wire::decode(&record) {
+                Ok(event) => assembler.push(event),
+                Err(error) => {
+                    session.received.malformed += 1;
+                    log::debug!("a record of the ring is malformed: {error}");
+                }
+            }
+        }
+        for event in assembler.settled(now.unwrap_or(MonotonicNs(u64::MAX))) {
+            session.event(event);
+        }
+        if !full {
+            return;
+        }
+        session.end_batch();
+    }
+}
+
+/// Stop ticking, take the rest, read the accounts, and only then let the programs go.
+fn close(
+    mut kernel: Kernel,
+    ring: &mut Ring,
+    mut session: Session,
+    assembler: &mut Assembler,
+    target: Target,
+    end: End,
+) -> Result<Outcome, KernelError> {
+    let cost = kernel.cost();
+    kernel.stop_ticking();
+    let stopped = sys::monotonic();
+    let accounts = kernel.accounts(target.pid)?;
+    kernel.remove_plan(target.pid)?;
+    pump(ring, &mut session, assembler, None);
+    session.end_batch();
+    let counters: Counters = kernel.counters()?;
+    kernel.flush_log();
+    session.meet_the_unsampled(&accounts);
+    let python = session.was_python();
+    let mut ledger = session.builder.ledger(stopped);
+    let received = session.received;
+    books::close(&mut ledger, &counters, received, &session.people, &accounts, stopped);
+    books::cost(&mut ledger, cost, sys::own_cost());
+    let profile = session.builder.close(stopped, ledger);
+    Ok(Outcome { profile, end, python })
+}

@@ -1,0 +1,53 @@
+//! One tick, one sample: what the kernel saw, in the sample's words.
+
+use crate::{
+    sample::{Activity, Gc, Gil, Sample},
+    target::SYSCALL_FUTEX,
+    wire::Tick,
+    words::DurationNs,
+};
+
+/// The sample that a tick is.
+pub(super) fn sample(tick: &Tick, period: DurationNs) -> Sample {
+    let gil = gil(tick);
+    Sample {
+        time: tick.time,
+        pid: tick.pid,
+        tid: tick.tid,
+        cpu: Some(tick.cpu),
+        ticks: tick.periods,
+        weight: DurationNs(period.0.saturating_mul(tick.periods.into())),
+        activity: Activity::OnCpu,
+        gil,
+        gc: gc(tick, gil),
+        generation: tick.generation,
+    }
+}
+
+/// A thread on a CPU either holds the GIL, or runs native code, or is on its short way into or
+/// out of a wait for it. The last is in the futex call, where it cannot be told from a thread
+/// that waits for any other lock, unless the interpreter records who asks (3.15).
+fn gil(tick: &Tick) -> Gil {
+    if tick.thread_state.is_none() {
+        return Gil::Neither;
+    }
+    match tick.holds_gil() {
+        None => Gil::Unknown,
+        Some(true) => Gil::Holds,
+        Some(false) if tick.wants_gil() => Gil::Waits,
+        Some(false) if tick.in_kernel() && tick.syscall == Some(SYSCALL_FUTEX) => Gil::Unknown,
+        Some(false) => Gil::Neither,
+    }
+}
+
+/// The collector runs in whichever thread holds the GIL while the flag is up.
+fn gc(tick: &Tick, gil: Gil) -> Gc {
+    if tick.thread_state.is_none() {
+        return Gc::Idle;
+    }
+    match (tick.collecting(), gil) {
+        (None, _) | (Some(true), Gil::Unknown) => Gc::Unknown,
+        (Some(true), Gil::Holds) => Gc::Collecting,
+        (Some(_), _) => Gc::Idle,
+    }
+}

@@ -1,0 +1,277 @@
+//! One run in progress: events in, a growing profile out.
+//!
+//! It waits for nothing and sleeps never; `run` calls it when there is something to do.
+
+use profiler_common::account::Account;
+use profiler_common::plan::{PLAN_NO_WALK, Plan};
+use profiler_common::walk::{END_NOT_TRIED, END_UNREADABLE};
+
+use super::{
+    attach::{AttachError, Attached},
+    books::Received,
+    people::{self, People},
+    sampler,
+    settings::{RunSettings, Walk},
+    stacks::{self, ChainId, Stacks},
+};
+use crate::{
+    aggregate::{ProfileBuilder, ThreadIndex},
+    cpython::{self, Runtime, Wishes},
+    native::LiveSymbols,
+    pystack::Walker,
+    sample::{FramesFrom, Gc, Sample},
+    source::{Kernel, KernelError},
+    stack::StackId,
+    wire::{Event, Tick},
+    words::{MonotonicNs, Pid, PthreadId, ThreadStateAddr, Tid},
+};
+
+/// Where a sample's stack will come from at the end of its batch.
+#[derive(Clone, Copy, Debug)]
+enum Frames {
+    Chain(ChainId),
+    Ready(StackId),
+}
+
+/// A sample whose batch is not over.
+#[derive(Debug)]
+struct Pending {
+    thread: ThreadIndex,
+    frames: Frames,
+    sample: Sample,
+    from: FramesFrom,
+}
+
+/// An interpreter in the target and everything that is read through it.
+#[derive(Debug)]
+struct Python {
+    runtime: Runtime,
+    plan: Plan,
+    stacks: Stacks,
+}
+
+/// Everything that lives as long as a run.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) attached: Attached,
+    pub(super) builder: ProfileBuilder,
+    pub(super) people: People,
+    pub(super) received: Received,
+    python: Option<Python>,
+    symbols: LiveSymbols,
+    walker: Walker,
+    pending: Vec<Pending>,
+    settings: RunSettings,
+    since: MonotonicNs,
+    states_wanted: bool,
+    had_python: bool,
+}
+
+impl Session {
+    pub(super) fn new(
+        attached: Attached,
+        builder: ProfileBuilder,
+        settings: RunSettings,
+        since: MonotonicNs,
+    ) -> Self {
+        Self {
+            attached,
+            builder,
+            people: People::default(),
+            received: Received::default(),
+            python: None,
+            symbols: LiveSymbols::default(),
+            walker: Walker::default(),
+            pending: Vec::new(),
+            settings,
+            since,
+            states_wanted: false,
+            had_python: false,
+        }
+    }
+
+    fn pid(&self) -> Pid {
+        self.attached.process.pid()
+    }
+
+    fn wishes(&self) -> Wishes {
+        let flags = if self.settings.walk == Walk::User { PLAN_NO_WALK } else { 0 };
+        Wishes { since: self.since, flags, max_frames: self.settings.max_frames }
+    }
+
+    /// Tick on the process although it runs no Python yet.
+    pub(super) fn plan_without_python(&self, kernel: &mut Kernel) -> Result<(), KernelError> {
+        kernel.set_plan(self.pid(), &cpython::plan_without_python(self.wishes()))
+    }
+
+    /// Read the process as the interpreter it runs.
+    pub(super) fn plan_with(
+        &mut self,
+        kernel: &mut Kernel,
+        runtime: Runtime,
+    ) -> Result<(), KernelError> {
+        let Some(plan) = cpython::plan(&runtime, &self.attached.memory, self.wishes()) else {
+            log::warn!("the interpreter's own table of offsets is out of reach; no frames are read");
+            return self.plan_without_python(kernel);
+        };
+        if plan.state.n_hops == 0 && plan.state.holder_addr == 0 {
+            self.states_wanted = true;
+        }
+        let (found, state) = (runtime.found(), &plan.state);
+        log::debug!("{found:?}, {} hops to the thread state", state.n_hops);
+        self.builder.python(runtime.version().to_string());
+        self.had_python = true;
+        let stacks = Stacks::new(&runtime);
+        self.python = Some(Python { runtime, plan, stacks });
+        self.fill_states(kernel)?;
+        kernel.set_plan(self.pid(), &plan)
+    }
+
+    /// Whether an interpreter should be looked for.
+    pub(super) fn wants_python(&self) -> bool {
+        self.python.is_none()
+    }
+
+    /// Look for the interpreter.
+    pub(super) fn discover(&self) -> Result<Runtime, AttachError> {
+        self.attached.discover()
+    }
+
+    /// Tell the tick of every thread state, when some thread's storage did not.
+    pub(super) fn fill_states(&mut self, kernel: &mut Kernel) -> Result<(), KernelError> {
+        if !std::mem::take(&mut self.states_wanted) {
+            return Ok(());
+        }
+        let Some(python) = &self.python else { return Ok(()) };
+        for (thread, state) in people::all_states(&python.runtime, &self.attached.memory) {
+            kernel.set_state(self.attached.process.pid(), thread, state)?;
+        }
+        Ok(())
+    }
+
+    /// Take one event.
+    pub(super) fn event(&mut self, event: Event) {
+        match event {
+            Event::Tick(tick) if tick.pid != self.pid() => {
+                self.received.unknown_process += u64::from(tick.periods);
+            }
+            Event::Tick(tick) => self.tick(&tick),
+            Event::Exit { tid, on_cpu, pid, .. } if pid == self.pid() => {
+                // Its samples are older than its end, so they are in the batch already.
+                self.identify();
+                self.people.leave(tid, on_cpu);
+            }
+            Event::Exec { pid, .. } if pid == self.pid() => {
+                self.end_batch();
+                self.python = None;
+                self.people.forget_python();
+            }
+            Event::Fork { .. } | Event::Exit { .. } | Event::Exec { .. } => {}
+        }
+    }
+
+    fn tick(&mut self, tick: &Tick) {
+        self.received.ticks += u64::from(tick.periods);
+        let sample = sampler::sample(tick, self.settings.period());
+        let state = tick.thread_state.map(|(state, _)| state);
+        let thread = self.people.index(
+            &self.attached,
+            &mut self.builder,
+            tick.tid,
+            tick.sp,
+            tick.tls_base,
+            state,
+        );
+        let (frames, from) = self.frames(tick, state, sample.gc == Gc::Collecting);
+        self.pending.push(Pending { thread, frames, sample, from });
+    }
+
+    fn frames(
+        &mut self,
+        tick: &Tick,
+        state: Option<ThreadStateAddr>,
+        collecting: bool,
+    ) -> (Frames, FramesFrom) {
+        let memory = &self.attached.memory;
+        if let Some(python) = &mut self.python {
+            let from_kernel = tick.frame_count() > 0;
+            if from_kernel {
+                let id = python.stacks.of_tick(memory, &mut self.builder, tick, collecting);
+                return (Frames::Chain(id), FramesFrom::Kernel);
+            }
+            let by_user = match self.settings.walk {
+                Walk::Kernel => false,
+                Walk::Auto => tick.walk_end == END_UNREADABLE,
+                Walk::User => tick.walk_end == END_NOT_TRIED,
+            };
+            if by_user
+                && let Some(state) = state
+                && let Some(chain) = stacks::walk_now(&mut self.walker, memory, &python.plan, state)
+            {
+                let id = python.stacks.of_walk(memory, &mut self.builder, chain, collecting);
+                return (Frames::Chain(id), FramesFrom::Estimated);
+            }
+            // A thread between its Python frames is known to have none.
+            self.states_wanted |= state.is_none() && python.plan.state.n_hops == 0;
+        }
+        let pid = self.attached.process.pid();
+        let stack = stacks::native_stack(&mut self.builder, &mut self.symbols, pid, tick.ip);
+        (Frames::Ready(stack), FramesFrom::None)
+    }
+
+    fn identify(&mut self) {
+        if self.people.has_strangers()
+            && let Some(python) = &self.python
+        {
+            self.people.look(&self.attached, &python.runtime, &mut self.builder);
+        }
+    }
+
+    /// The batch is over: what it used is compared with the target, and its samples count.
+    pub(super) fn end_batch(&mut self) {
+        self.identify();
+        if self.pending.is_empty() {
+            return;
+        }
+        let memory = &self.attached.memory;
+        let changed = match &mut self.python {
+            Some(python) => python.stacks.compare(memory),
+            None => Vec::new(),
+        };
+        for pending in self.pending.drain(..) {
+            let stack = match (pending.frames, &mut self.python) {
+                (Frames::Ready(stack), _) => stack,
+                (Frames::Chain(id), Some(python)) if changed.is_empty() => python.stacks.stack(id),
+                (Frames::Chain(id), Some(python)) => {
+                    python.stacks.restated(memory, &mut self.builder, id, &changed)
+                }
+                // An exec ends the batch before it takes the interpreter away.
+                (Frames::Chain(_), None) => continue,
+            };
+            self.builder.add(pending.thread, stack, &pending.sample, pending.from);
+        }
+        if let Some(python) = &mut self.python {
+            python.stacks.settle(&changed);
+        }
+    }
+
+    /// Ticks that arrived so far, for the progress line.
+    pub(super) fn ticks(&self) -> u64 {
+        self.received.ticks
+    }
+
+    /// Whether an interpreter was ever found.
+    pub(super) fn was_python(&self) -> bool {
+        self.had_python
+    }
+
+    /// Threads that the scheduler switched and no tick ever found have a line in the ledger too.
+    pub(super) fn meet_the_unsampled(&mut self, accounts: &[(Tid, Account)]) {
+        for (tid, account) in accounts {
+            if !self.people.knows(*tid) {
+                let id = Some(PthreadId(account.tls_base)).filter(|id| id.0 != 0);
+                self.people.welcome(&self.attached, &mut self.builder, *tid, id, false);
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What a run is to do, as meant: no strings, nothing to look up any more.
+
+use std::time::Duration;
+
+use crate::{
+    aggregate::ProfileMeta,
+    words::{DurationNs, MonotonicNs, Pid},
+};
+
+/// Where the Python frames of a running thread are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Walk {
+    /// In the kernel; from user space, as an estimate, where the kernel could not.
+    #[default]
+    Auto,
+    /// In the kernel alone.
+    Kernel,
+    /// From user space alone, as estimates.
+    User,
+}
+
+/// Whom to profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The process.
+    pub pid: Pid,
+    /// Whether the profiler started it: then it need not run Python yet.
+    pub started_by_us: bool,
+}
+
+/// Everything that a run needs to know.
+#[derive(Clone, Debug)]
+pub struct RunSettings {
+    /// Ticks a second on each CPU.
+    pub rate_hz: u32,
+    /// How long; without it until the target ends or the user has enough.
+    pub duration: Option<Duration>,
+    /// Where frames are read.
+    pub walk: Walk,
+    /// Most Python frames of a stack.
+    pub max_frames: u32,
+    /// Whether every sample's time is kept (for formats that show it).
+    pub timeline: bool,
+}
+
+impl RunSettings {
+    /// The time between two ticks.
+    #[must_use]
+    pub const fn period(&self) -> DurationNs {
+        DurationNs(1_000_000_000 / self.rate_hz as u64)
+    }
+
+    /// What the profile will say of itself.
+    #[must_use]
+    pub fn meta(&self, pid: Pid, command: String, host: String, start: MonotonicNs) -> ProfileMeta {
+        ProfileMeta {
+            pid,
+            command,
+            python: String::new(),
+            build: String::new(),
+            mode: "cpu".to_owned(),
+            engine: "bpf".to_owned(),
+            rate_hz: self.rate_hz,
+            period: self.period(),
+            clock: "cpu-clock".to_owned(),
+            host,
+            started_at: std::time::SystemTime::now(),
+            start,
+        }
+    }
+}

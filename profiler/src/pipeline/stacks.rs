@@ -1,0 +1,216 @@
+//! From what a tick brought to a stack of the profile.
+//!
+//! The same raw chain is the same stack: a warm sample costs one lookup by the bytes that came
+//! from the kernel. Names are read once per code object and compared with the target once a
+//! batch; frames whose code was replaced within the batch say so instead of guessing.
+
+use profiler_common::{plan::Plan, walk::RawFrame};
+use rustc_hash::FxHashMap;
+
+use crate::{
+    aggregate::ProfileBuilder,
+    cpython::Runtime,
+    native::{LiveSymbols, NativeFrame, Symbols},
+    pystack::{Chain, ChainEnd, Changed, PyFrame, Resolver, Walker},
+    stack::{Frame, StackId},
+    target::Memory,
+    wire::Tick,
+    words::{CodeAddr, Pid, RemoteAddr, ThreadStateAddr},
+};
+
+/// Most bytes of raw chains that are remembered; beyond, all are learned anew.
+const MAX_REMEMBERED: usize = 8 << 20;
+
+/// A chain that has come before.
+#[derive(Debug)]
+struct Known {
+    chain: Chain,
+    collecting: bool,
+    stack: StackId,
+    /// Seen since the last comparison with the target.
+    touched: bool,
+}
+
+/// A chain's place in the memory of chains, until the end of its batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChainId(u32);
+
+/// The stacks of one interpreter.
+#[derive(Debug)]
+pub(super) struct Stacks {
+    resolver: Resolver,
+    known: Vec<Known>,
+    by_bytes: FxHashMap<Box<[u8]>, ChainId>,
+    remembered: usize,
+    key: Vec<u8>,
+}
+
+impl Stacks {
+    pub(super) fn new(runtime: &Runtime) -> Self {
+        Self {
+            resolver: Resolver::new(runtime),
+            known: Vec::new(),
+            by_bytes: FxHashMap::default(),
+            remembered: 0,
+            key: Vec::new(),
+        }
+    }
+
+    /// The chain that came with a tick.
+    pub(super) fn of_tick(
+        &mut self,
+        memory: &dyn Memory,
+        builder: &mut ProfileBuilder,
+        tick: &Tick,
+        collecting: bool,
+    ) -> ChainId {
+        self.key.clear();
+        self.key.extend_from_slice(tick.frame_bytes());
+        // Beside the frames, these decide what the stack looks like.
+        let rest = [tick.depth, tick.leaf_frames, tick.walk_end, collecting.into()];
+        self.key.extend(rest.iter().flat_map(|word| word.to_le_bytes()));
+        if let Some(&id) = self.by_bytes.get(self.key.as_slice()) {
+            self.known[id.0 as usize].touched = true;
+            return id;
+        }
+        let frames: Vec<RawFrame> = tick.frames().collect();
+        let chain = Chain::from_record(&frames, tick.depth, tick.leaf_frames, tick.walk_end);
+        let id = self.learn(memory, builder, chain, collecting);
+        self.remembered += self.key.len() * 2;
+        self.by_bytes.insert(self.key.as_slice().into(), id);
+        id
+    }
+
+    /// A chain that was walked from user space; those are rarely twice the same.
+    pub(super) fn of_walk(
+        &mut self,
+        memory: &dyn Memory,
+        builder: &mut ProfileBuilder,
+        chain: Chain,
+        collecting: bool,
+    ) -> ChainId {
+        self.remembered += chain.frames.len() * size_of::<RawFrame>();
+        self.learn(memory, builder, chain, collecting)
+    }
+
+    fn learn(
+        &mut self,
+        memory: &dyn Memory,
+        builder: &mut ProfileBuilder,
+        chain: Chain,
+        collecting: bool,
+    ) -> ChainId {
+        let frames = self.resolver.frames(memory, &chain);
+        let stack = intern(builder, &frames, collecting, &[]);
+        let id = ChainId(self.known.len() as u32);
+        self.known.push(Known { chain, collecting, stack, touched: true });
+        id
+    }
+
+    /// The stack of a chain.
+    pub(super) fn stack(&self, id: ChainId) -> StackId {
+        self.known[id.0 as usize].stack
+    }
+
+    /// The end of a batch: compare the codes it used with the target. What is returned is other
+    /// than it was taken for.
+    pub(super) fn compare(&mut self, memory: &dyn Memory) -> Vec<CodeAddr> {
+        for known in &mut self.known {
+            if std::mem::take(&mut known.touched) {
+                for frame in &known.chain.frames {
+                    self.resolver.touch(CodeAddr(frame.code));
+                }
+            }
+        }
+        self.resolver.revalidate(memory).iter().map(|Changed { addr, .. }| *addr).collect()
+    }
+
+    /// The stack of a chain, given that `changed` codes are not what they were.
+    pub(super) fn restated(
+        &mut self,
+        memory: &dyn Memory,
+        builder: &mut ProfileBuilder,
+        id: ChainId,
+        changed: &[CodeAddr],
+    ) -> StackId {
+        let known = &self.known[id.0 as usize];
+        if !known.chain.frames.iter().any(|frame| changed.contains(&CodeAddr(frame.code))) {
+            return known.stack;
+        }
+        let frames = self.resolver.frames(memory, &known.chain);
+        intern(builder, &frames, known.collecting, changed)
+    }
+
+    /// Between batches: forget chains with a changed code, or all when they are too many.
+    pub(super) fn settle(&mut self, changed: &[CodeAddr]) {
+        if !changed.is_empty() || self.remembered > MAX_REMEMBERED {
+            self.known.clear();
+            self.by_bytes.clear();
+            self.remembered = 0;
+        }
+    }
+}
+
+/// Put the frames into the profile.
+fn intern(
+    builder: &mut ProfileBuilder,
+    frames: &[PyFrame],
+    collecting: bool,
+    changed: &[CodeAddr],
+) -> StackId {
+    let mut ids = Vec::with_capacity(frames.len() + 1);
+    if collecting {
+        ids.push(builder.frame(Frame::gc()));
+    }
+    for frame in frames {
+        ids.push(builder.frame(frame_of(frame, changed)));
+    }
+    builder.stack(&ids)
+}
+
+/// A frame of the walk as a frame of the profile.
+pub(super) fn frame_of(frame: &PyFrame, changed: &[CodeAddr]) -> Frame {
+    const REPLACED: &str = "its code object was replaced";
+    match frame {
+        PyFrame::Known { code, .. } if changed.contains(&code.addr) => Frame::unreadable(REPLACED),
+        PyFrame::Known { code, line } => {
+            Frame::python(code.name.as_ref(), code.file.clone(), Some(code.first_line), *line)
+        }
+        PyFrame::Stale { .. } => Frame::unreadable(REPLACED),
+        PyFrame::Unreadable { why, .. } => Frame::unreadable(why.kind()),
+        PyFrame::Cut { frames } => Frame::cut(*frames),
+        PyFrame::Broken { end } => Frame::unreadable(end),
+    }
+}
+
+/// What a thread that runs no Python is in: its innermost native function, or why that has no
+/// name.
+pub(super) fn native_stack(
+    builder: &mut ProfileBuilder,
+    symbols: &mut LiveSymbols,
+    pid: Pid,
+    ip: RemoteAddr,
+) -> StackId {
+    let id = builder.frame(native_frame(&symbols.name(pid, ip)));
+    builder.stack(&[id])
+}
+
+/// A native address as a frame of the profile.
+pub(super) fn native_frame(frame: &NativeFrame) -> Frame {
+    match frame {
+        NativeFrame::Known { function, module } => Frame::native(function.clone(), module.clone()),
+        NativeFrame::Unknown { reason, .. } => Frame::unreadable(reason),
+    }
+}
+
+/// Walk a thread from user space, now. It may be running: what comes out is an estimate.
+pub(super) fn walk_now(
+    walker: &mut Walker,
+    memory: &dyn Memory,
+    plan: &Plan,
+    state: ThreadStateAddr,
+) -> Option<Chain> {
+    let chain = walker.chain(memory, plan, state);
+    let nothing = chain.frames.is_empty() || chain.end == ChainEnd::NoFrame;
+    (!nothing).then_some(chain)
+}

@@ -1,0 +1,267 @@
+//! Code objects that were read, by address.
+//!
+//! Code objects die and their addresses are used again, so what was used is compared with the
+//! target now and then ([`CodeCache::revalidate`]). Bounded by memory; the least recently used
+//! half goes when it is full.
+
+use std::collections::hash_map::Entry as MapEntry;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::code::{Code, Fingerprint, Position, Reading};
+use crate::cpython::objects::{ObjectError, Objects};
+use crate::cpython::{Layout, Runtime};
+use crate::target::{Memory, Piece};
+use crate::words::{CodeAddr, Instr, RemoteAddr};
+
+/// Bytes that the codes and their line tables may take, about.
+pub const DEFAULT_CAPACITY: usize = 6 << 20;
+/// Most positions that are remembered for one code.
+const MAX_POSITIONS: usize = 512;
+/// About what an entry costs beside its code, and a position.
+const ENTRY_BYTES: usize = 160;
+const POSITION_BYTES: usize = 32;
+/// Codes that are compared with the target in one call.
+const BATCH: usize = 512;
+
+/// A code that turned out to be another one, or none any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// Where.
+    pub addr: CodeAddr,
+    /// What it was taken for since the last comparison: frames with it may be wrong.
+    pub was: Arc<Code>,
+}
+
+struct Entry {
+    code: Arc<Code>,
+    print: Fingerprint,
+    positions: FxHashMap<Instr, Position>,
+    used: u64,
+    /// Used since the last comparison.
+    touched: bool,
+}
+
+/// The cache of one process.
+pub struct CodeCache {
+    layout: Layout,
+    reading: Reading,
+    /// The type `code`, once a code object has been seen.
+    class: Option<RemoteAddr>,
+    entries: FxHashMap<CodeAddr, Entry>,
+    files: FxHashSet<Arc<str>>,
+    changed: Vec<Changed>,
+    clock: u64,
+    bytes: usize,
+    capacity: usize,
+}
+
+impl std::fmt::Debug for CodeCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CodeCache")
+            .field("codes", &self.entries.len())
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl CodeCache {
+    /// An empty cache of about `capacity` bytes.
+    #[must_use]
+    pub fn new(runtime: &Runtime, capacity: usize) -> Self {
+        Self {
+            layout: *runtime.layout(),
+            reading: Reading::of(runtime.version(), runtime.layout()),
+            class: None,
+            entries: FxHashMap::default(),
+            files: FxHashSet::default(),
+            changed: Vec::new(),
+            clock: 0,
+            bytes: 0,
+            capacity,
+        }
+    }
+
+    /// Codes in the cache.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether the cache is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The code at an address and where in it an instruction is.
+    ///
+    /// An instruction that the cached code does not have shows that it was replaced: it is read
+    /// anew before the answer is [`Position::Elsewhere`].
+    ///
+    /// # Errors
+    /// When what is there cannot be read or is no code object.
+    pub fn look_up(
+        &mut self,
+        memory: &dyn Memory,
+        addr: CodeAddr,
+        instr: Instr,
+    ) -> Result<(Arc<Code>, Position), ObjectError> {
+        let (code, position, cached) = self.try_look_up(memory, addr, instr)?;
+        if position != Position::Elsewhere || !cached {
+            return Ok((code, position));
+        }
+        self.forget(addr);
+        let (fresh, position, _) = self.try_look_up(memory, addr, instr)?;
+        if fresh != code {
+            self.changed.push(Changed { addr, was: code });
+        }
+        Ok((fresh, position))
+    }
+
+    fn try_look_up(
+        &mut self,
+        memory: &dyn Memory,
+        addr: CodeAddr,
+        instr: Instr,
+    ) -> Result<(Arc<Code>, Position, bool), ObjectError> {
+        self.clock += 1;
+        let cached = self.entries.contains_key(&addr);
+        if !cached {
+            let (code, print) = self.read(memory, addr)?;
+            self.make_room();
+            self.bytes += ENTRY_BYTES + code.weight();
+            let entry = Entry {
+                code,
+                print,
+                positions: FxHashMap::default(),
+                used: 0,
+                touched: false,
+            };
+            self.entries.insert(addr, entry);
+        }
+        let Some(entry) = self.entries.get_mut(&addr) else {
+            return Err(ObjectError::Null);
+        };
+        entry.used = self.clock;
+        entry.touched = true;
+        if entry.positions.len() == MAX_POSITIONS {
+            self.bytes = self.bytes.saturating_sub(MAX_POSITIONS * POSITION_BYTES);
+            entry.positions.clear();
+        }
+        let position = match entry.positions.entry(instr) {
+            MapEntry::Occupied(known) => *known.get(),
+            MapEntry::Vacant(free) => {
+                self.bytes += POSITION_BYTES;
+                *free.insert(entry.code.position(instr))
+            }
+        };
+        Ok((Arc::clone(&entry.code), position, cached))
+    }
+
+    fn read(
+        &mut self,
+        memory: &dyn Memory,
+        addr: CodeAddr,
+    ) -> Result<(Arc<Code>, Fingerprint), ObjectError> {
+        if addr.0 == 0 {
+            return Err(ObjectError::Null);
+        }
+        let objects = Objects {
+            memory,
+            layout: &self.layout,
+        };
+        let no_code = ObjectError::WrongType {
+            addr: addr.into(),
+            expected: "code",
+        };
+        let head = self.reading.head(memory, addr)?;
+        let print = self
+            .reading
+            .fingerprint(&self.layout, &head)
+            .ok_or(no_code)?;
+        if self.class != Some(print.class) {
+            let name = objects.name_of_type(print.class).map_err(|_| no_code)?;
+            if self.class.is_some() || name != "code" {
+                return Err(no_code);
+            }
+            self.class = Some(print.class);
+        }
+        let mut code = self.reading.code(objects, addr, &head, print)?;
+        match self.files.get(&code.file) {
+            Some(known) => code.file = Arc::clone(known),
+            None => {
+                self.bytes += code.file.len();
+                self.files.insert(Arc::clone(&code.file));
+            }
+        }
+        Ok((Arc::new(code), print))
+    }
+
+    /// Compares every code that was used since the last call with the target, and tells which
+    /// are others now. They are read anew when they are used next.
+    pub fn revalidate(&mut self, memory: &dyn Memory) -> Vec<Changed> {
+        let touched = self.entries.iter_mut().filter(|(_, entry)| entry.touched);
+        let touched: Vec<(CodeAddr, Fingerprint)> = touched
+            .map(|(addr, entry)| {
+                entry.touched = false;
+                (*addr, entry.print)
+            })
+            .collect();
+        let bytes = self.reading.head_bytes();
+        let mut buffer = vec![0; bytes * touched.len().min(BATCH)];
+        for batch in touched.chunks(BATCH) {
+            let mut pieces: Vec<Piece<'_>> = buffer
+                .chunks_exact_mut(bytes)
+                .zip(batch)
+                .map(|(buf, (addr, _))| Piece::new((*addr).into(), buf))
+                .collect();
+            memory.read_many(&mut pieces);
+            let stale: Vec<CodeAddr> = pieces
+                .iter()
+                .zip(batch)
+                .filter(|(piece, (_, print))| {
+                    let now = self.reading.fingerprint(&self.layout, piece.buf);
+                    piece.result.is_err() || now != Some(*print)
+                })
+                .map(|(_, (addr, _))| *addr)
+                .collect();
+            for addr in stale {
+                if let Some(was) = self.forget(addr) {
+                    self.changed.push(Changed { addr, was });
+                }
+            }
+        }
+        std::mem::take(&mut self.changed)
+    }
+
+    fn forget(&mut self, addr: CodeAddr) -> Option<Arc<Code>> {
+        let entry = self.entries.remove(&addr)?;
+        self.bytes = self.bytes.saturating_sub(entry.weight());
+        Some(entry.code)
+    }
+
+    fn make_room(&mut self) {
+        if self.bytes <= self.capacity {
+            return;
+        }
+        let mut ages: Vec<u64> = self.entries.values().map(|entry| entry.used).collect();
+        let middle = ages.len() / 2;
+        if ages.is_empty() {
+            return;
+        }
+        let (_, median, _) = ages.select_nth_unstable(middle);
+        let median = *median;
+        self.entries.retain(|_, entry| entry.used > median);
+        self.files.retain(|file| Arc::strong_count(file) > 1);
+        let codes = self.entries.values().map(Entry::weight).sum::<usize>();
+        self.bytes = codes + self.files.iter().map(|file| file.len()).sum::<usize>();
+    }
+}
+
+impl Entry {
+    fn weight(&self) -> usize {
+        ENTRY_BYTES + self.code.weight() + self.positions.len() * POSITION_BYTES
+    }
+}

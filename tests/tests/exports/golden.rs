@@ -1,0 +1,76 @@
+//! Outputs of the rich profile as they are, to be read by people when they change.
+
+use std::path::Path;
+use std::{env, fs};
+
+use profiler::export::{Format, Granularity, Options, Unit};
+
+use super::made;
+
+fn check(name: &str, format: Format, options: &Options) {
+    let found = made::text(format, &made::rich(), options);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/goldens/exports")
+        .join(name);
+    if env::var_os("BLESS").is_some() {
+        fs::create_dir_all(path.parent().expect("a folder")).expect("the folder can be made");
+        fs::write(&path, &found).expect("the golden can be written");
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        found == expected,
+        "{} is not what is written now; if it should be, run with BLESS=1\n{found}",
+        path.display(),
+    );
+}
+
+#[test]
+fn folded() {
+    let options = Options::default();
+    check("function.folded", Format::Folded, &options);
+    let lines = Options {
+        granularity: Granularity::Line,
+        threads: true,
+        unit: Unit::Nanoseconds,
+        ..options
+    };
+    check("threads-line-ns.folded", Format::Folded, &lines);
+}
+
+#[test]
+fn text() {
+    let options = Options::default();
+    check("function.txt", Format::Text, &options);
+    let narrow = Options {
+        granularity: Granularity::Line,
+        style: true,
+        width: 60,
+        rows: 4,
+        ..options
+    };
+    check("narrow-line-style.txt", Format::Text, &narrow);
+}
+
+#[test]
+fn speedscope() {
+    check(
+        "function.speedscope.json",
+        Format::Speedscope,
+        &Options::default(),
+    );
+}
+
+#[test]
+fn a_report_without_samples_says_why() {
+    let text = |profile| made::text(Format::Text, &profile, &Options::default());
+    let expected = "\
+python3 /srv/app/main.py --name a<b>&\"c\"
+pid 4242 · CPython 3.12.1 · cpu at 99 Hz · 1.00 s watched · 0 samples for 0.00 s of CPU
+
+no samples: nothing of the target ran on a CPU while it was watched
+
+0 ticks = 0 samples + 0 lost
+";
+    assert_eq!(text(made::empty()), expected);
+    assert!(text(made::bare()).contains("no samples"));
+}
