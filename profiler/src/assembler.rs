@@ -19,7 +19,11 @@ pub struct Assembler {
 
 impl Default for Assembler {
     fn default() -> Self {
-        Self { waiting: Vec::new(), ready: Vec::new(), horizon: HORIZON_NS }
+        Self {
+            waiting: Vec::new(),
+            ready: Vec::new(),
+            horizon: HORIZON_NS,
+        }
     }
 }
 
@@ -27,7 +31,10 @@ impl Assembler {
     /// One that lets nothing wait: order is kept within a batch alone.
     #[must_use]
     pub fn eager() -> Self {
-        Self { horizon: 0, ..Self::default() }
+        Self {
+            horizon: 0,
+            ..Self::default()
+        }
     }
 
     /// Take an event, in the ring's order.
@@ -79,6 +86,9 @@ mod tests {
             times(assembler.settled(MonotonicNs(HORIZON_NS + 40))),
             [25, 30]
         );
-        assert_eq!(times(assembler.settled(MonotonicNs(u64::MAX))), [HORIZON_NS + 50]);
+        assert_eq!(
+            times(assembler.settled(MonotonicNs(u64::MAX))),
+            [HORIZON_NS + 50]
+        );
     }
 }

@@ -13,8 +13,8 @@ mod table;
 const MINORS: std::ops::RangeInclusive<u8> = 8..=15;
 
 /// What was typed.
-#[derive(clap::Args)]
-pub(crate) struct LayoutsArgs {
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
     /// Generate the tables from this file of measured layouts
     #[arg(long, value_name = "FILE", conflicts_with = "python")]
     json: Option<PathBuf>,
@@ -30,7 +30,7 @@ pub(crate) struct LayoutsArgs {
 }
 
 /// Status 1 when something differs.
-pub(crate) fn run(args: &LayoutsArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &Options) -> anyhow::Result<ExitCode> {
     let same = match &args.json {
         Some(json) => generate(json, args.check)?,
         None if args.python.is_empty() => bail!("pass --json FILE or --python COMMAND"),

@@ -44,7 +44,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match run(Options::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         // The causes in one line; a backtrace of a tool's refusal helps nobody.
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -53,13 +53,14 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<()> {
+fn run(command: Command) -> Result<ExitCode> {
     match command {
-        Command::BuildEbpf(options) => build_ebpf::run(&options),
-        Command::Setup(options) => setup::run(&options),
-        Command::Test(options) => test::run(&options),
-        Command::Tidy(options) => tidy::run(&options),
-        Command::Bench(options) => bench::run(&options),
-        Command::Layouts(options) => layouts::run(&options),
+        Command::BuildEbpf(options) => build_ebpf::run(&options)?,
+        Command::Setup(options) => setup::run(&options)?,
+        Command::Test(options) => test::run(&options)?,
+        Command::Tidy(options) => tidy::run(&options)?,
+        Command::Bench(options) => bench::run(&options)?,
+        Command::Layouts(options) => return layouts::run(&options),
     }
+    Ok(ExitCode::SUCCESS)
 }

@@ -102,6 +102,12 @@ impl ProfileBuilder {
         self
     }
 
+    /// Notes the interpreter, which may be found only after the first samples.
+    pub fn python(&mut self, version: &str, build: &str) {
+        version.clone_into(&mut self.meta.python);
+        build.clone_into(&mut self.meta.build);
+    }
+
     /// Registers a thread. Each call makes another one, so that a tid used again is not taken
     /// for the thread before it; the caller keeps the index beside the thread's identity.
     pub fn thread(&mut self, info: ThreadInfo) -> ThreadIndex {

@@ -10,7 +10,7 @@ const EXIT_STATUS: &str = "Exit status: 0 a profile was written; 1 it could not 
 /// A profiler for CPython that knows what every thread is doing, without pausing it.
 #[derive(Debug, Parser)]
 #[command(name = "profiler", version, after_help = EXIT_STATUS, max_term_width = 100)]
-pub struct Cli {
+pub(super) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -18,7 +18,7 @@ pub struct Cli {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(super) enum Command {
     /// Profile until Ctrl-C, the duration, or the target's end
     #[command(alias = "record", after_help = EXIT_STATUS)]
     Run(RunArgs),
@@ -39,14 +39,14 @@ pub enum Command {
 
 /// What a sample's weight means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ModeArg {
+pub(super) enum ModeArg {
     /// Time on a CPU.
     Cpu,
 }
 
 /// Where the Python frames of a running thread are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum WalkArg {
+pub(super) enum WalkArg {
     /// In the kernel; from user space, labelled estimated, where the kernel could not.
     Auto,
     /// In the kernel alone.
@@ -57,7 +57,7 @@ pub enum WalkArg {
 
 /// What frames are told apart by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum GranularityArg {
+pub(super) enum GranularityArg {
     /// By function.
     Function,
     /// By line.
@@ -66,7 +66,7 @@ pub enum GranularityArg {
 
 /// An output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FormatArg {
+pub(super) enum FormatArg {
     /// Collapsed stacks, one a line.
     Folded,
     /// A flame graph, SVG.
@@ -83,9 +83,15 @@ pub enum FormatArg {
 
 /// Arguments of `run`.
 #[derive(Args, Debug)]
-pub struct RunArgs {
+pub(super) struct RunArgs {
     /// The process to profile
-    #[arg(short, long, value_name = "PID", required_unless_present = "command", conflicts_with = "command")]
+    #[arg(
+        short,
+        long,
+        value_name = "PID",
+        required_unless_present = "command",
+        conflicts_with = "command"
+    )]
     pub pid: Option<u32>,
     /// What a sample's weight means
     #[arg(short, long, value_enum, default_value_t = ModeArg::Cpu)]
@@ -133,7 +139,7 @@ pub struct RunArgs {
 
 /// Arguments of `dump`.
 #[derive(Args, Debug)]
-pub struct DumpArgs {
+pub(super) struct DumpArgs {
     /// The process to look at
     #[arg(short, long, value_name = "PID")]
     pub pid: u32,
@@ -144,7 +150,7 @@ pub struct DumpArgs {
 
 /// Arguments of `doctor`.
 #[derive(Args, Debug)]
-pub struct DoctorArgs {
+pub(super) struct DoctorArgs {
     /// Also look at this process
     #[arg(short, long, value_name = "PID")]
     pub pid: Option<u32>,

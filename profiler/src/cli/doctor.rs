@@ -76,7 +76,11 @@ fn process(out: &mut dyn io::Write, pid: Pid) -> Result<bool> {
     match attached.discover() {
         Ok(runtime) => {
             let found = runtime.found();
-            writeln!(out, "  ok  Python {} in {} ({:?})", found.version, found.image, found.by)?;
+            writeln!(
+                out,
+                "  ok  Python {} in {} ({:?})",
+                found.version, found.image, found.by
+            )?;
             let states = runtime.thread_states(&attached.memory);
             match states {
                 Ok(states) => writeln!(out, "  ok  {} Python threads", states.len())?,

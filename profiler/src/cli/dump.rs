@@ -17,7 +17,11 @@ use crate::{
 pub(super) fn main(args: &DumpArgs) -> Result<()> {
     super::log::begin(0);
     let attached = Attached::open(Pid(args.pid))?;
-    let command = attached.process.command_line().unwrap_or_default().join(" ");
+    let command = attached
+        .process
+        .command_line()
+        .unwrap_or_default()
+        .join(" ");
     let view = pipeline::look(&attached)?;
     let out = io::stdout();
     let bold = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
@@ -39,15 +43,29 @@ fn reason(seen: &Seen) -> Option<String> {
     }
     let syscall = seen.syscall.map(|number| {
         let known = syscalls::Sysno::new(number as usize);
-        known.map_or_else(|| format!("system call {number}"), |known| known.name().to_owned())
+        known.map_or_else(
+            || format!("system call {number}"),
+            |known| known.name().to_owned(),
+        )
     });
-    syscall.or_else(|| seen.waits_in.clone()).or_else(|| Some(seen.state.to_string()))
+    syscall
+        .or_else(|| seen.waits_in.clone())
+        .or_else(|| Some(seen.state.to_string()))
 }
 
 fn print(out: &mut dyn Write, pid: u32, command: &str, view: &View, bold: bool) -> io::Result<()> {
-    let (on, off) = if bold { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+    let (on, off) = if bold {
+        ("\x1b[1m", "\x1b[0m")
+    } else {
+        ("", "")
+    };
     writeln!(out, "Process {pid}: {command}")?;
-    write!(out, "Python {} in {}", view.runtime.version(), view.runtime.found().image)?;
+    write!(
+        out,
+        "Python {} in {}",
+        view.runtime.version(),
+        view.runtime.found().image
+    )?;
     if view.collecting == Some(true) {
         write!(out, " · collecting garbage")?;
     }
@@ -77,7 +95,11 @@ fn print(out: &mut dyn Write, pid: u32, command: &str, view: &View, bold: bool) 
         }
     }
     if view.contradictions > 0 {
-        writeln!(out, "\nwarning: {} times two ways to name a thread disagreed", view.contradictions)?;
+        writeln!(
+            out,
+            "\nwarning: {} times two ways to name a thread disagreed",
+            view.contradictions
+        )?;
     }
     Ok(())
 }

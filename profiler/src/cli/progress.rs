@@ -13,9 +13,14 @@ pub(super) struct Line(ProgressBar);
 impl Line {
     /// A line about `what`; a silent one when `quiet` or when nobody watches.
     pub(super) fn new(what: &str, quiet: bool) -> Self {
-        let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let target = if quiet {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr()
+        };
         let bar = ProgressBar::with_draw_target(None, target);
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix} · {elapsed} · {msg}") {
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix} · {elapsed} · {msg}")
+        {
             bar.set_style(style);
         }
         bar.set_prefix(what.to_owned());

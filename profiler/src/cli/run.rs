@@ -84,33 +84,52 @@ fn open(plan: &RunPlan) -> Result<Outputs> {
     for (path, format) in &plan.outputs {
         profiles.push((Sink::open(path)?, *format));
     }
-    let ledger = plan.ledger.as_ref().map(|path| Sink::open(path)).transpose()?;
+    let ledger = plan
+        .ledger
+        .as_ref()
+        .map(|path| Sink::open(path))
+        .transpose()?;
     Ok(Outputs { profiles, ledger })
 }
 
 /// The target, and the child when we started it.
 fn start(plan: &RunPlan) -> Result<(Target, Option<Child>)> {
     match &plan.whom {
-        Whom::Process(pid) => Ok((Target { pid: *pid, started_by_us: false }, None)),
+        Whom::Process(pid) => Ok((
+            Target {
+                pid: *pid,
+                started_by_us: false,
+            },
+            None,
+        )),
         Whom::Command(words) => {
             let (program, arguments) = words.split_first().context("no command was given")?;
             let child = Command::new(program)
                 .args(arguments)
                 .spawn()
                 .with_context(|| format!("cannot start `{program}`"))?;
-            Ok((Target { pid: Pid(child.id()), started_by_us: true }, Some(child)))
+            Ok((
+                Target {
+                    pid: Pid(child.id()),
+                    started_by_us: true,
+                },
+                Some(child),
+            ))
         }
     }
 }
 
 fn profile(kernel: Kernel, target: Target, plan: &RunPlan, line: &Line) -> Result<Outcome> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let host = nix::sys::utsname::uname()
         .map(|name| name.nodename().to_string_lossy().into_owned())
         .unwrap_or_default();
     let mut progress = |progress| line.show(progress);
     runtime.block_on(async {
-        let mut interrupts = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
+        let mut interrupts =
+            tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
         let mut terminations =
             tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
         let stop = async move {
@@ -137,8 +156,12 @@ fn wait(mut child: Child, end: End) -> Result<u8> {
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT);
     }
     let status = child.wait().context("cannot wait for the command")?;
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED))
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal));
+    Ok(code
+        .and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(FAILED))
 }
 
 fn write(plan: &RunPlan, outputs: Outputs, outcome: Outcome, why: &str) -> Result<()> {

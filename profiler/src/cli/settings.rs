@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Most ticks a second; the kernel's software clock does not go under 10 µs a period.
-pub const MAX_RATE: u32 = 50_000;
+pub(super) const MAX_RATE: u32 = 50_000;
 /// Fewest and most frames of a stack.
 const DEPTHS: std::ops::RangeInclusive<u32> = 2..=512;
 /// Fewest bytes of a ring: some samples at the greatest depth.
@@ -19,7 +19,7 @@ const MIN_RING: u32 = 64 * 1024;
 
 /// Wrong usage: what, and what would be right. It ends with exit status 2.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UsageError(pub String);
+pub(super) struct UsageError(pub String);
 
 impl std::fmt::Display for UsageError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -31,7 +31,7 @@ impl std::error::Error for UsageError {}
 
 /// Whom to profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whom {
+pub(super) enum Whom {
     /// A process that runs.
     Process(Pid),
     /// A command that is to be started.
@@ -40,7 +40,7 @@ pub enum Whom {
 
 /// A run, as meant.
 #[derive(Clone, Debug)]
-pub struct RunPlan {
+pub(super) struct RunPlan {
     /// Whom.
     pub whom: Whom,
     /// How.
@@ -61,7 +61,7 @@ pub struct RunPlan {
 ///
 /// # Errors
 /// [`UsageError`].
-pub fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
+pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
     let whom = match args.pid {
         Some(pid) => Whom::Process(Pid(pid)),
         None => Whom::Command(args.command.clone()),
@@ -153,7 +153,9 @@ fn duration(typed: &str) -> Result<Duration, UsageError> {
     };
     match parsed {
         Some(duration) if !duration.is_zero() => Ok(duration),
-        _ => wrong(format!("--duration {typed} is no duration: write 10, 10s, 500ms or 2m")),
+        _ => wrong(format!(
+            "--duration {typed} is no duration: write 10, 10s, 500ms or 2m"
+        )),
     }
 }
 
@@ -173,10 +175,20 @@ mod tests {
 
     #[test]
     fn durations_are_seconds_or_have_a_unit() {
-        let cases = [("10", 10_000), ("10s", 10_000), ("2m", 120_000), ("500ms", 500), ("0.5", 500)];
+        let cases = [
+            ("10", 10_000),
+            ("10s", 10_000),
+            ("2m", 120_000),
+            ("500ms", 500),
+            ("0.5", 500),
+        ];
         for (typed, millis) in cases {
             let plan = lower(&format!("run --pid 1 -d {typed}")).expect("a duration");
-            assert_eq!(plan.run.duration, Some(Duration::from_millis(millis)), "{typed}");
+            assert_eq!(
+                plan.run.duration,
+                Some(Duration::from_millis(millis)),
+                "{typed}"
+            );
         }
     }
 
@@ -201,7 +213,12 @@ mod tests {
     #[test]
     fn the_extension_chooses_the_format_unless_one_is_given() {
         let formats = |line| -> Vec<Format> {
-            lower(line).expect("a run").outputs.into_iter().map(|(_, format)| format).collect()
+            lower(line)
+                .expect("a run")
+                .outputs
+                .into_iter()
+                .map(|(_, format)| format)
+                .collect()
         };
         assert_eq!(
             formats("run --pid 1 -o a.svg -o b.pb.gz"),

@@ -47,6 +47,20 @@ pub enum ObjectError {
     },
 }
 
+impl ObjectError {
+    /// The kind of error without its addresses, so that many of one kind are one.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Read(_) => "its memory could not be read",
+            Self::Null => "a null pointer where an object belongs",
+            Self::WrongType { .. } => "what is there is no code object",
+            Self::OddString(_) => "its name is no str",
+            Self::TooLong { .. } => "its size cannot be believed",
+        }
+    }
+}
+
 impl fmt::Display for ObjectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -141,6 +141,21 @@ impl Runtime {
         outcome
     }
 
+    /// One thread state, by its address.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn thread_state_at(
+        &self,
+        memory: &dyn Memory,
+        addr: ThreadStateAddr,
+    ) -> Result<ThreadState, ReadError> {
+        let holder = self.current_holder(memory)?;
+        let mut block = vec![0; self.state_bytes()];
+        memory.read(addr.into(), &mut block)?;
+        Ok(self.decode_state(addr, &block, holder))
+    }
+
     fn try_thread_states(&self, memory: &dyn Memory) -> Result<Vec<ThreadState>, CpythonError> {
         let holder = self.current_holder(memory)?;
         let mut states = Vec::new();

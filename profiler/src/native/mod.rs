@@ -49,7 +49,9 @@ pub struct LiveSymbols {
 
 impl std::fmt::Debug for LiveSymbols {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LiveSymbols").field("names", &self.names.len()).finish_non_exhaustive()
+        f.debug_struct("LiveSymbols")
+            .field("names", &self.names.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -68,7 +70,10 @@ impl LiveSymbols {
         process.debug_syms = false;
         let source = Source::Process(process);
         let unknown = |reason| NativeFrame::Unknown { addr, reason };
-        match self.symbolizer.symbolize_single(&source, Input::AbsAddr(addr.0)) {
+        match self
+            .symbolizer
+            .symbolize_single(&source, Input::AbsAddr(addr.0))
+        {
             Ok(Symbolized::Sym(symbol)) => NativeFrame::Known {
                 function: symbol.name.as_ref().into(),
                 module: symbol.module.map(|module| {
@@ -115,10 +120,16 @@ mod tests {
         let NativeFrame::Known { function, .. } = symbols.name(pid, here) else {
             panic!("{:?}", symbols.name(pid, here));
         };
-        assert!(function.contains("an_address_of_this_program"), "{function}");
+        assert!(
+            function.contains("an_address_of_this_program"),
+            "{function}"
+        );
         assert_eq!(
             symbols.name(pid, RemoteAddr(8)),
-            NativeFrame::Unknown { addr: RemoteAddr(8), reason: "not mapped any more" }
+            NativeFrame::Unknown {
+                addr: RemoteAddr(8),
+                reason: "not mapped any more"
+            }
         );
     }
 }

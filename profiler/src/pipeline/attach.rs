@@ -64,7 +64,10 @@ impl OpenImage for Images<'_> {
 fn mapped_files(maps: &Maps) -> Vec<MappedFile> {
     maps.iter()
         .map(|mapping| MappedFile {
-            path: mapping.path().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
+            path: mapping
+                .path()
+                .map(|path| path.to_string_lossy().into_owned())
+                .unwrap_or_default(),
             start: mapping.start,
             end: mapping.end,
             file_offset: mapping.offset,
@@ -92,8 +95,15 @@ impl Attached {
     /// When there is none, or none that can be profiled.
     pub fn discover(&self) -> Result<Runtime, AttachError> {
         let maps = self.process.maps()?;
-        let images = Images { process: &self.process, maps: &maps };
-        cpython::discover(&mapped_files(&maps), &images, &self.memory)
-            .map_err(|error| AttachError::Python { pid: self.process.pid(), error })
+        let images = Images {
+            process: &self.process,
+            maps: &maps,
+        };
+        cpython::discover(&mapped_files(&maps), &images, &self.memory).map_err(|error| {
+            AttachError::Python {
+                pid: self.process.pid(),
+                error,
+            }
+        })
     }
 }

@@ -49,7 +49,11 @@ pub(super) fn close(
     ledger.contradictions = people.contradictions();
     for (thread, person) in ledger.threads.iter_mut().zip(people.everyone()) {
         thread.pthread_id = person.pthread_id.map(|id| id.0);
-        thread.matched_by = person.matched_by.iter().map(|rung| rung.key().to_owned()).collect();
+        thread.matched_by = person
+            .matched_by
+            .iter()
+            .map(|rung| rung.key().to_owned())
+            .collect();
         let account = accounts.iter().find(|(tid, _)| *tid == person.tid);
         thread.scheduler_ns = match (person.final_on_cpu, account) {
             (Some(on_cpu), _) => Some(on_cpu.0),
@@ -61,7 +65,11 @@ pub(super) fn close(
 
 /// An account's time on a CPU, the stretch that still runs included.
 fn on_cpu_until(account: &Account, end: MonotonicNs) -> u64 {
-    let running = if account.on_cpu == 0 { 0 } else { end.0.saturating_sub(account.since) };
+    let running = if account.on_cpu == 0 {
+        0
+    } else {
+        end.0.saturating_sub(account.since)
+    };
     account.on_cpu_ns + running
 }
 

@@ -73,7 +73,10 @@ pub struct View {
 /// When there is no interpreter to be read.
 pub fn look(attached: &Attached) -> Result<View, AttachError> {
     let runtime = attached.discover()?;
-    let of_python = |error| AttachError::Python { pid: attached.process.pid(), error };
+    let of_python = |error| AttachError::Python {
+        pid: attached.process.pid(),
+        error,
+    };
     let memory = &attached.memory;
     let tasks = attached.process.all_tasks()?;
     let maps = attached.process.maps()?;
@@ -82,11 +85,16 @@ pub fn look(attached: &Attached) -> Result<View, AttachError> {
     let threads: Vec<ThreadFacts> = tasks
         .iter()
         .map(|task| {
-            let place = attached.process.in_kernel(task.tid).unwrap_or(InKernel::Running);
+            let place = attached
+                .process
+                .in_kernel(task.tid)
+                .unwrap_or(InKernel::Running);
             ThreadFacts::new(task, place.stack_pointer())
         })
         .collect();
-    let main = tasks.iter().find(|task| task.tid.0 == attached.process.pid().0);
+    let main = tasks
+        .iter()
+        .find(|task| task.tid.0 == attached.process.pid().0);
     let mut registry = Registry::new();
     let look = Look {
         pid: attached.process.pid(),
@@ -94,11 +102,15 @@ pub fn look(attached: &Attached) -> Result<View, AttachError> {
         maps: &maps,
         threads: &threads,
         states: &facts,
-        scan: ScanWhom::Everybody,
+        scan: ScanWhom::Everyone,
     };
     registry.look(&look, memory);
     let names = thread_names(&runtime, memory);
-    let wishes = Wishes { since: MonotonicNs(0), flags: 0, max_frames: MAX_FRAMES };
+    let wishes = Wishes {
+        since: MonotonicNs(0),
+        flags: 0,
+        max_frames: MAX_FRAMES,
+    };
     let mut eye = Eye {
         attached,
         plan: cpython::plan(&runtime, memory, wishes),
@@ -123,9 +135,17 @@ pub fn look(attached: &Attached) -> Result<View, AttachError> {
         }
         seen.push(thread);
     }
-    let main_interpreter = runtime.interpreters(memory).ok().and_then(|all| all.last().copied());
+    let main_interpreter = runtime
+        .interpreters(memory)
+        .ok()
+        .and_then(|all| all.last().copied());
     let collecting = main_interpreter.and_then(|it| runtime.collecting(memory, it).ok());
-    Ok(View { runtime, collecting, threads: seen, contradictions: registry.contradictions() })
+    Ok(View {
+        runtime,
+        collecting,
+        threads: seen,
+        contradictions: registry.contradictions(),
+    })
 }
 
 fn state_facts(state: &ThreadState) -> StateFacts {
@@ -192,7 +212,10 @@ impl Eye<'_> {
     fn frames(&mut self, chain: Option<&Chain>, place: Option<InKernel>) -> Vec<Frame> {
         if let Some(chain) = chain {
             let frames = self.resolver.frames(&self.attached.memory, chain);
-            return frames.iter().map(|frame| stacks::frame_of(frame, &[])).collect();
+            return frames
+                .iter()
+                .map(|frame| stacks::frame_of(frame, &[]))
+                .collect();
         }
         match place {
             Some(InKernel::Blocked { pc, .. }) => {

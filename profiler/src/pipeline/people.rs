@@ -60,7 +60,12 @@ impl People {
         if let Some(&index) = self.living.get(&tid) {
             return index;
         }
-        self.strangers.push(Stranger { tid, sp, tls_base, state });
+        self.strangers.push(Stranger {
+            tid,
+            sp,
+            tls_base,
+            state,
+        });
         self.welcome(attached, builder, tid, Some(tls_base), state.is_some())
     }
 
@@ -73,10 +78,23 @@ impl People {
         pthread_id: Option<PthreadId>,
         python: bool,
     ) -> ThreadIndex {
-        let name = attached.process.task(tid).map_or_else(|_| format!("thread {tid}"), |t| t.name);
-        let index = builder.thread(ThreadInfo { pid: attached.process.pid(), tid, name, python });
+        let name = attached
+            .process
+            .task(tid)
+            .map_or_else(|_| format!("thread {tid}"), |t| t.name);
+        let index = builder.thread(ThreadInfo {
+            pid: attached.process.pid(),
+            tid,
+            name,
+            python,
+        });
         let place = index.0 as usize;
-        let person = Person { tid, pthread_id, matched_by: Vec::new(), final_on_cpu: None };
+        let person = Person {
+            tid,
+            pthread_id,
+            matched_by: Vec::new(),
+            final_on_cpu: None,
+        };
         if place >= self.everyone.len() {
             self.everyone.resize(place + 1, person);
         }
@@ -115,10 +133,14 @@ impl People {
     ) {
         let strangers = std::mem::take(&mut self.strangers);
         let pid = attached.process.pid();
-        let Ok(maps) = attached.process.maps() else { return };
+        let Ok(maps) = attached.process.maps() else {
+            return;
+        };
         let mut start_stack = None;
         for stranger in &strangers {
-            let Ok(task) = attached.process.task(stranger.tid) else { continue };
+            let Ok(task) = attached.process.task(stranger.tid) else {
+                continue;
+            };
             if stranger.tid.0 == pid.0 {
                 start_stack = task.start_stack;
             }
@@ -129,8 +151,13 @@ impl People {
                     .thread_state_at(&attached.memory, state)
                     .ok()
                     .and_then(|state| state.native_thread_id);
-                self.states.retain(|facts| facts.pthread_id != stranger.tls_base);
-                self.states.push(StateFacts { state, pthread_id: stranger.tls_base, native_id });
+                self.states
+                    .retain(|facts| facts.pthread_id != stranger.tls_base);
+                self.states.push(StateFacts {
+                    state,
+                    pthread_id: stranger.tls_base,
+                    native_id,
+                });
             }
             self.registry.note_tls_base(stranger.tid, stranger.tls_base);
         }
@@ -140,7 +167,7 @@ impl People {
             maps: &maps,
             threads: &self.facts,
             states: &self.states,
-            scan: ScanWhom::Everybody,
+            scan: ScanWhom::Everyone,
         };
         self.registry.look(&look, &attached.memory);
         let names = if strangers.iter().any(|stranger| stranger.state.is_some()) {
@@ -149,7 +176,9 @@ impl People {
             FxHashMap::default()
         };
         for stranger in strangers {
-            let Some(&index) = self.living.get(&stranger.tid) else { continue };
+            let Some(&index) = self.living.get(&stranger.tid) else {
+                continue;
+            };
             if let Some(name) = names.get(&stranger.tls_base) {
                 builder.rename(index, name, true);
             }
@@ -184,5 +213,8 @@ pub(super) fn all_states(
     memory: &dyn Memory,
 ) -> Vec<(PthreadId, ThreadStateAddr)> {
     let states = runtime.thread_states(memory).unwrap_or_default();
-    states.into_iter().map(|state| (state.pthread_id, state.addr)).collect()
+    states
+        .into_iter()
+        .map(|state| (state.pthread_id, state.addr))
+        .collect()
 }

@@ -122,10 +122,20 @@ pub async fn run(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Outcome, RunError> {
     let attached = Attached::open(target.pid)?;
-    let command = attached.process.command_line().unwrap_or_default().join(" ");
+    let command = attached
+        .process
+        .command_line()
+        .unwrap_or_default()
+        .join(" ");
     // Its own ticks must not be missed while the interpreter is looked for.
-    let runtime = if target.started_by_us { None } else { Some(patiently(&attached).await?) };
-    let mut ring = kernel.take_ring().ok_or_else(|| io::Error::other("the ring is taken"))??;
+    let runtime = if target.started_by_us {
+        None
+    } else {
+        Some(patiently(&attached).await?)
+    };
+    let mut ring = kernel
+        .take_ring()
+        .ok_or_else(|| io::Error::other("the ring is taken"))??;
     let since = sys::monotonic();
     let meta = settings.meta(target.pid, command, host, since);
     let mut builder = ProfileBuilder::new(meta);
@@ -153,7 +163,14 @@ pub async fn run(
         progress,
     )
     .await?;
-    Ok(close(kernel, &mut ring, session, &mut assembler, target, end)?)
+    Ok(close(
+        kernel,
+        &mut ring,
+        session,
+        &mut assembler,
+        target,
+        end,
+    )?)
 }
 
 /// The interpreter of a process that was there before us; one that is just starting gets a while.
@@ -182,7 +199,15 @@ async fn drive(
 ) -> Result<End, RunError> {
     let begin = Instant::now();
     let deadline = duration.map(|duration| begin + duration);
-    let target_end = session.attached.process.pidfd().map(|fd| fd.try_clone_to_owned());
+    let target_end = session
+        .attached
+        .process
+        .pidfd()
+        .map(|fd| fd.try_clone_to_owned());
+    #[expect(
+        deprecated,
+        reason = "what replaces it is unsafe, and an owned descriptor stays open"
+    )]
     let target_end = target_end.transpose()?.map(AsyncFd::new).transpose()?;
     let mut calm = false;
     let mut beat = every(EAGER);
@@ -214,7 +239,10 @@ async fn drive(
         }
         session.fill_states(kernel)?;
         kernel.flush_log();
-        progress(Progress { ticks: session.ticks(), python: !session.wants_python() });
+        progress(Progress {
+            ticks: session.ticks(),
+            python: !session.wants_python(),
+        });
         if now >= new_cpus {
             new_cpus = now + NEW_CPUS;
             kernel.tick_everywhere()?;
@@ -313,8 +341,19 @@ fn close(
     let python = session.was_python();
     let mut ledger = session.builder.ledger(stopped);
     let received = session.received;
-    books::close(&mut ledger, &counters, received, &session.people, &accounts, stopped);
+    books::close(
+        &mut ledger,
+        &counters,
+        received,
+        &session.people,
+        &accounts,
+        stopped,
+    );
     books::cost(&mut ledger, cost, sys::own_cost());
     let profile = session.builder.close(stopped, ledger);
-    Ok(Outcome { profile, end, python })
+    Ok(Outcome {
+        profile,
+        end,
+        python,
+    })
 }

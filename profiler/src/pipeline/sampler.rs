@@ -2,10 +2,12 @@
 
 use crate::{
     sample::{Activity, Gc, Gil, Sample},
-    target::SYSCALL_FUTEX,
     wire::Tick,
     words::DurationNs,
 };
+
+/// The system call in which every lock waits.
+const FUTEX: u32 = syscalls::Sysno::futex as u32;
 
 /// The sample that a tick is.
 pub(super) fn sample(tick: &Tick, period: DurationNs) -> Sample {
@@ -35,7 +37,7 @@ fn gil(tick: &Tick) -> Gil {
         None => Gil::Unknown,
         Some(true) => Gil::Holds,
         Some(false) if tick.wants_gil() => Gil::Waits,
-        Some(false) if tick.in_kernel() && tick.syscall == Some(SYSCALL_FUTEX) => Gil::Unknown,
+        Some(false) if tick.in_kernel() && tick.syscall == Some(FUTEX) => Gil::Unknown,
         Some(false) => Gil::Neither,
     }
 }

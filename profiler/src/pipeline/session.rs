@@ -95,8 +95,16 @@ impl Session {
     }
 
     fn wishes(&self) -> Wishes {
-        let flags = if self.settings.walk == Walk::User { PLAN_NO_WALK } else { 0 };
-        Wishes { since: self.since, flags, max_frames: self.settings.max_frames }
+        let flags = if self.settings.walk == Walk::User {
+            PLAN_NO_WALK
+        } else {
+            0
+        };
+        Wishes {
+            since: self.since,
+            flags,
+            max_frames: self.settings.max_frames,
+        }
     }
 
     /// Tick on the process although it runs no Python yet.
@@ -111,7 +119,9 @@ impl Session {
         runtime: Runtime,
     ) -> Result<(), KernelError> {
         let Some(plan) = cpython::plan(&runtime, &self.attached.memory, self.wishes()) else {
-            log::warn!("the interpreter's own table of offsets is out of reach; no frames are read");
+            log::warn!(
+                "the interpreter's own table of offsets is out of reach; no frames are read"
+            );
             return self.plan_without_python(kernel);
         };
         if plan.state.n_hops == 0 && plan.state.holder_addr == 0 {
@@ -119,10 +129,15 @@ impl Session {
         }
         let (found, state) = (runtime.found(), &plan.state);
         log::debug!("{found:?}, {} hops to the thread state", state.n_hops);
-        self.builder.python(runtime.version().to_string());
+        self.builder
+            .python(&runtime.version().to_string(), "default");
         self.had_python = true;
         let stacks = Stacks::new(&runtime);
-        self.python = Some(Python { runtime, plan, stacks });
+        self.python = Some(Python {
+            runtime,
+            plan,
+            stacks,
+        });
         self.fill_states(kernel)?;
         kernel.set_plan(self.pid(), &plan)
     }
@@ -142,7 +157,9 @@ impl Session {
         if !std::mem::take(&mut self.states_wanted) {
             return Ok(());
         }
-        let Some(python) = &self.python else { return Ok(()) };
+        let Some(python) = &self.python else {
+            return Ok(());
+        };
         for (thread, state) in people::all_states(&python.runtime, &self.attached.memory) {
             kernel.set_state(self.attached.process.pid(), thread, state)?;
         }
@@ -156,7 +173,9 @@ impl Session {
                 self.received.unknown_process += u64::from(tick.periods);
             }
             Event::Tick(tick) => self.tick(&tick),
-            Event::Exit { tid, on_cpu, pid, .. } if pid == self.pid() => {
+            Event::Exit {
+                tid, on_cpu, pid, ..
+            } if pid == self.pid() => {
                 // Its samples are older than its end, so they are in the batch already.
                 self.identify();
                 self.people.leave(tid, on_cpu);
@@ -183,7 +202,12 @@ impl Session {
             state,
         );
         let (frames, from) = self.frames(tick, state, sample.gc == Gc::Collecting);
-        self.pending.push(Pending { thread, frames, sample, from });
+        self.pending.push(Pending {
+            thread,
+            frames,
+            sample,
+            from,
+        });
     }
 
     fn frames(
@@ -196,7 +220,9 @@ impl Session {
         if let Some(python) = &mut self.python {
             let from_kernel = tick.frame_count() > 0;
             if from_kernel {
-                let id = python.stacks.of_tick(memory, &mut self.builder, tick, collecting);
+                let id = python
+                    .stacks
+                    .of_tick(memory, &mut self.builder, tick, collecting);
                 return (Frames::Chain(id), FramesFrom::Kernel);
             }
             let by_user = match self.settings.walk {
@@ -208,7 +234,9 @@ impl Session {
                 && let Some(state) = state
                 && let Some(chain) = stacks::walk_now(&mut self.walker, memory, &python.plan, state)
             {
-                let id = python.stacks.of_walk(memory, &mut self.builder, chain, collecting);
+                let id = python
+                    .stacks
+                    .of_walk(memory, &mut self.builder, chain, collecting);
                 return (Frames::Chain(id), FramesFrom::Estimated);
             }
             // A thread between its Python frames is known to have none.
@@ -223,7 +251,8 @@ impl Session {
         if self.people.has_strangers()
             && let Some(python) = &self.python
         {
-            self.people.look(&self.attached, &python.runtime, &mut self.builder);
+            self.people
+                .look(&self.attached, &python.runtime, &mut self.builder);
         }
     }
 
@@ -243,12 +272,15 @@ impl Session {
                 (Frames::Ready(stack), _) => stack,
                 (Frames::Chain(id), Some(python)) if changed.is_empty() => python.stacks.stack(id),
                 (Frames::Chain(id), Some(python)) => {
-                    python.stacks.restated(memory, &mut self.builder, id, &changed)
+                    python
+                        .stacks
+                        .restated(memory, &mut self.builder, id, &changed)
                 }
                 // An exec ends the batch before it takes the interpreter away.
                 (Frames::Chain(_), None) => continue,
             };
-            self.builder.add(pending.thread, stack, &pending.sample, pending.from);
+            self.builder
+                .add(pending.thread, stack, &pending.sample, pending.from);
         }
         if let Some(python) = &mut self.python {
             python.stacks.settle(&changed);
@@ -270,7 +302,8 @@ impl Session {
         for (tid, account) in accounts {
             if !self.people.knows(*tid) {
                 let id = Some(PthreadId(account.tls_base)).filter(|id| id.0 != 0);
-                self.people.welcome(&self.attached, &mut self.builder, *tid, id, false);
+                self.people
+                    .welcome(&self.attached, &mut self.builder, *tid, id, false);
             }
         }
     }

@@ -67,8 +67,14 @@ impl Stacks {
         self.key.clear();
         self.key.extend_from_slice(tick.frame_bytes());
         // Beside the frames, these decide what the stack looks like.
-        let rest = [tick.depth, tick.leaf_frames, tick.walk_end, collecting.into()];
-        self.key.extend(rest.iter().flat_map(|word| word.to_le_bytes()));
+        let rest = [
+            tick.depth,
+            tick.leaf_frames,
+            tick.walk_end,
+            collecting.into(),
+        ];
+        self.key
+            .extend(rest.iter().flat_map(|word| word.to_le_bytes()));
         if let Some(&id) = self.by_bytes.get(self.key.as_slice()) {
             self.known[id.0 as usize].touched = true;
             return id;
@@ -103,7 +109,12 @@ impl Stacks {
         let frames = self.resolver.frames(memory, &chain);
         let stack = intern(builder, &frames, collecting, &[]);
         let id = ChainId(self.known.len() as u32);
-        self.known.push(Known { chain, collecting, stack, touched: true });
+        self.known.push(Known {
+            chain,
+            collecting,
+            stack,
+            touched: true,
+        });
         id
     }
 
@@ -122,7 +133,11 @@ impl Stacks {
                 }
             }
         }
-        self.resolver.revalidate(memory).iter().map(|Changed { addr, .. }| *addr).collect()
+        self.resolver
+            .revalidate(memory)
+            .iter()
+            .map(|Changed { addr, .. }| *addr)
+            .collect()
     }
 
     /// The stack of a chain, given that `changed` codes are not what they were.
@@ -134,7 +149,12 @@ impl Stacks {
         changed: &[CodeAddr],
     ) -> StackId {
         let known = &self.known[id.0 as usize];
-        if !known.chain.frames.iter().any(|frame| changed.contains(&CodeAddr(frame.code))) {
+        if !known
+            .chain
+            .frames
+            .iter()
+            .any(|frame| changed.contains(&CodeAddr(frame.code)))
+        {
             return known.stack;
         }
         let frames = self.resolver.frames(memory, &known.chain);
@@ -173,9 +193,12 @@ pub(super) fn frame_of(frame: &PyFrame, changed: &[CodeAddr]) -> Frame {
     const REPLACED: &str = "its code object was replaced";
     match frame {
         PyFrame::Known { code, .. } if changed.contains(&code.addr) => Frame::unreadable(REPLACED),
-        PyFrame::Known { code, line } => {
-            Frame::python(code.name.as_ref(), code.file.clone(), Some(code.first_line), *line)
-        }
+        PyFrame::Known { code, line } => Frame::python(
+            code.name.as_ref(),
+            code.file.clone(),
+            Some(code.first_line),
+            *line,
+        ),
         PyFrame::Stale { .. } => Frame::unreadable(REPLACED),
         PyFrame::Unreadable { why, .. } => Frame::unreadable(why.kind()),
         PyFrame::Cut { frames } => Frame::cut(*frames),

@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::code::{Code, Fingerprint, Position, Reading};
 use crate::cpython::objects::{ObjectError, Objects};
 use crate::cpython::{Layout, Runtime};
-use crate::target::{Memory, Piece};
+use crate::target::{Memory, Piece, ReadErrorKind};
 use crate::words::{CodeAddr, Instr, RemoteAddr};
 
 /// Bytes that the codes and their line tables may take, about.
@@ -199,6 +199,15 @@ impl CodeCache {
         Ok((Arc::new(code), print))
     }
 
+    /// Notes that frames of this code came again without being looked up.
+    pub fn touch(&mut self, addr: CodeAddr) {
+        if let Some(entry) = self.entries.get_mut(&addr) {
+            self.clock += 1;
+            entry.used = self.clock;
+            entry.touched = true;
+        }
+    }
+
     /// Compares every code that was used since the last call with the target, and tells which
     /// are others now. They are read anew when they are used next.
     pub fn revalidate(&mut self, memory: &dyn Memory) -> Vec<Changed> {
@@ -223,7 +232,11 @@ impl CodeCache {
                 .zip(batch)
                 .filter(|(piece, (_, print))| {
                     let now = self.reading.fingerprint(&self.layout, piece.buf);
-                    piece.result.is_err() || now != Some(*print)
+                    match piece.result {
+                        // An ended process proves nothing about what it ran until then.
+                        Err(error) => error.kind != ReadErrorKind::Gone,
+                        Ok(()) => now != Some(*print),
+                    }
                 })
                 .map(|(_, (addr, _))| *addr)
                 .collect();

@@ -94,6 +94,11 @@ impl Resolver {
         })
     }
 
+    /// A chain that was resolved before came again: its codes are compared too.
+    pub fn touch(&mut self, code: CodeAddr) {
+        self.cache.touch(code);
+    }
+
     /// Compares the codes used since the last call with the target. Frames with a code that is
     /// named here, made since then, may be of the code that was there before or after: the caller
     /// shows them as [`PyFrame::Stale`].

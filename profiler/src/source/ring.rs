@@ -36,6 +36,10 @@ impl Ring {
     /// # Errors
     /// When the reactor refuses the descriptor.
     pub fn new(ring: RingBuf<MapData>) -> std::io::Result<Self> {
+        #[expect(
+            deprecated,
+            reason = "what replaces it is unsafe; the ring owns the descriptor and outlives its registration"
+        )]
         let ready = AsyncFd::with_interest(Fd(ring.as_raw_fd()), Interest::READABLE)?;
         Ok(Self { ready, ring })
     }
