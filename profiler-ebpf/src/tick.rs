@@ -61,10 +61,15 @@ fn beat(now: u64) -> u32 {
         return 1;
     }
     let index = (now.wrapping_sub(beat.first_ns) + period / 2) / period;
-    let passed = index.wrapping_sub(beat.last);
-    beat.last = index;
-    // A jittered pair within one period still is a tick.
-    if passed == 0 { 1 } else { passed as u32 }
+    // A tick is at least one period. When the very first came half a period late, all others seem
+    // to fall now into one period, now into the next; then the sequence is what counts.
+    let passed = if index > beat.last {
+        index - beat.last
+    } else {
+        1
+    };
+    beat.last += passed;
+    passed as u32
 }
 
 #[inline(always)]

@@ -37,11 +37,15 @@ pub(super) fn print(profile: &Profile, options: &Options) -> io::Result<()> {
 /// Say in a line or two what was done.
 pub(super) fn summary(profile: &Profile, why: &str, written: &[PathBuf], report: bool) {
     let ledger = profile.ledger();
-    eprintln!("{why}: {}", ledger.sentence());
+    // The report ends with the accounts itself.
+    if report {
+        eprintln!("\n{why}");
+    } else {
+        eprintln!("{why}: {}", ledger.sentence());
+    }
     for path in written {
         eprintln!("wrote {}", path.display());
     }
-    // The report ends with these remarks itself.
     if !report {
         for remark in ledger.remarks().iter().filter(|remark| remark.warning) {
             eprintln!("warning: {}", remark.text);

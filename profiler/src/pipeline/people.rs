@@ -29,12 +29,20 @@ pub(super) struct Person {
 pub(super) struct People {
     /// In the order of their index.
     everyone: Vec<Person>,
-    living: FxHashMap<Tid, ThreadIndex>,
+    living: FxHashMap<Tid, Place>,
     /// Sampled since the last look and not yet identified.
     strangers: Vec<Stranger>,
     facts: Vec<ThreadFacts>,
     states: Vec<StateFacts>,
     registry: Registry,
+}
+
+/// Where a living thread stands.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    index: ThreadIndex,
+    /// Whether a thread state of Python's was ever seen for it.
+    python: bool,
 }
 
 /// What a thread's first tick told of it.
@@ -57,58 +65,73 @@ impl People {
         tls_base: PthreadId,
         state: Option<ThreadStateAddr>,
     ) -> ThreadIndex {
-        if let Some(&index) = self.living.get(&tid) {
-            return index;
-        }
-        self.strangers.push(Stranger {
+        let stranger = Stranger {
             tid,
             sp,
             tls_base,
             state,
-        });
-        self.welcome(attached, builder, tid, Some(tls_base), state.is_some())
+        };
+        let Some(place) = self.living.get_mut(&tid) else {
+            return self.welcome(attached, builder, stranger);
+        };
+        // A thread has no state of Python's until it first calls into it.
+        if !place.python && state.is_some() {
+            place.python = true;
+            self.strangers.push(stranger);
+        }
+        place.index
     }
 
     /// Give a thread its place; it bears the kernel's name for it until Python's is known.
-    pub(super) fn welcome(
+    fn welcome(
         &mut self,
         attached: &Attached,
         builder: &mut ProfileBuilder,
-        tid: Tid,
-        pthread_id: Option<PthreadId>,
-        python: bool,
+        stranger: Stranger,
     ) -> ThreadIndex {
+        let Stranger { tid, tls_base, .. } = stranger;
         let name = attached
             .process
             .task(tid)
-            .map_or_else(|_| format!("thread {tid}"), |t| t.name);
+            .map_or_else(|_| format!("thread {tid}"), |task| task.name);
+        let python = stranger.state.is_some();
+        let pid = attached.process.pid();
         let index = builder.thread(ThreadInfo {
-            pid: attached.process.pid(),
+            pid,
             tid,
             name,
             python,
         });
-        let place = index.0 as usize;
         let person = Person {
             tid,
-            pthread_id,
+            pthread_id: Some(tls_base).filter(|id| id.0 != 0),
             matched_by: Vec::new(),
             final_on_cpu: None,
         };
+        let place = index.0 as usize;
         if place >= self.everyone.len() {
             self.everyone.resize(place + 1, person);
         }
-        self.living.insert(tid, index);
+        self.living.insert(tid, Place { index, python });
+        self.strangers.push(stranger);
         index
     }
 
-    /// A thread has ended: its id means whoever gets it next.
+    /// A thread has ended. Its last ticks may still come, since it runs on while the kernel takes
+    /// it down, so it keeps its place until another thread gets its id.
     pub(super) fn leave(&mut self, tid: Tid, on_cpu: DurationNs) {
-        if let Some(index) = self.living.remove(&tid)
-            && let Some(person) = self.everyone.get_mut(index.0 as usize)
+        if let Some(place) = self.living.get(&tid)
+            && let Some(person) = self.everyone.get_mut(place.index.0 as usize)
         {
             person.final_on_cpu = Some(on_cpu);
         }
+        self.facts.retain(|facts| facts.tid != tid);
+        self.registry.forget(tid);
+    }
+
+    /// A new thread has this id: whoever had it before is somebody else.
+    pub(super) fn make_room(&mut self, tid: Tid) {
+        self.living.remove(&tid);
         self.facts.retain(|facts| facts.tid != tid);
         self.registry.forget(tid);
     }
@@ -176,10 +199,12 @@ impl People {
             FxHashMap::default()
         };
         for stranger in strangers {
-            let Some(&index) = self.living.get(&stranger.tid) else {
+            let Some(&Place { index, python }) = self.living.get(&stranger.tid) else {
                 continue;
             };
-            if let Some(name) = names.get(&stranger.tls_base) {
+            let facts = self.facts.iter().find(|facts| facts.tid == stranger.tid);
+            let kernels = facts.map(|facts| &facts.name);
+            if python && let Some(name) = names.get(&stranger.tls_base).or(kernels) {
                 builder.rename(index, name, true);
             }
             if let Some(found) = self.registry.by_tid(stranger.tid)

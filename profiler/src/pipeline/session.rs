@@ -23,7 +23,7 @@ use crate::{
     source::{Kernel, KernelError},
     stack::StackId,
     wire::{Event, Tick},
-    words::{MonotonicNs, Pid, PthreadId, ThreadStateAddr, Tid},
+    words::{MonotonicNs, Pid, PthreadId, RemoteAddr, ThreadStateAddr, Tid},
 };
 
 /// Where a sample's stack will come from at the end of its batch.
@@ -173,6 +173,7 @@ impl Session {
                 self.received.unknown_process += u64::from(tick.periods);
             }
             Event::Tick(tick) => self.tick(&tick),
+            Event::Fork { pid, tid, .. } if pid == self.pid() => self.people.make_room(tid),
             Event::Exit {
                 tid, on_cpu, pid, ..
             } if pid == self.pid() => {
@@ -299,12 +300,26 @@ impl Session {
 
     /// Threads that the scheduler switched and no tick ever found have a line in the ledger too.
     pub(super) fn meet_the_unsampled(&mut self, accounts: &[(Tid, Account)]) {
-        for (tid, account) in accounts {
-            if !self.people.knows(*tid) {
-                let id = Some(PthreadId(account.tls_base)).filter(|id| id.0 != 0);
-                self.people
-                    .welcome(&self.attached, &mut self.builder, *tid, id, false);
+        let unknown = accounts.iter().filter(|(tid, _)| !self.people.knows(*tid));
+        let unknown: Vec<_> = unknown.collect();
+        let states = match &self.python {
+            Some(python) if !unknown.is_empty() => {
+                people::all_states(&python.runtime, &self.attached.memory)
             }
+            _ => Vec::new(),
+        };
+        for (tid, account) in unknown {
+            let tls_base = PthreadId(account.tls_base);
+            let state = states.iter().find(|(id, _)| *id == tls_base);
+            self.people.index(
+                &self.attached,
+                &mut self.builder,
+                *tid,
+                RemoteAddr(0),
+                tls_base,
+                state.map(|(_, state)| *state),
+            );
         }
+        self.identify();
     }
 }

@@ -209,7 +209,7 @@ mod tests {
         let writer = std::thread::spawn(move || {
             let _ = here.send(nix::unistd::gettid());
             while !stop.load(Ordering::Relaxed) {
-                for _ in 0..50 {
+                for _ in 0..500 {
                     words[0].fetch_add(1, Ordering::SeqCst);
                     words[1].fetch_add(1, Ordering::SeqCst);
                 }
@@ -224,9 +224,13 @@ mod tests {
                 Asleep::No => continue,
                 Asleep::CannotTell => break,
             };
-            let read = [1, 0].map(|word: usize| written[word].load(Ordering::SeqCst));
+            let second = written[1].load(Ordering::SeqCst);
+            for _ in 0..500 {
+                std::hint::spin_loop();
+            }
+            let first = written[0].load(Ordering::SeqCst);
             if mark.still_holds() {
-                assert_eq!(read[0], read[1], "it ran between the two reads");
+                assert_eq!(first, second, "it ran between the two reads");
                 proofs += 1;
             }
         }

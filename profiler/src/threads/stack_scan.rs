@@ -31,6 +31,9 @@ pub(super) const MAX_SCANS: u64 = 256 << 20;
 const PAGE: u64 = 4096;
 /// Most bytes read at once.
 const MAX_CHUNK: u64 = 64 << 10;
+/// Most words of one chunk that may stand at their own address: each costs a read, and a stack
+/// has a handful.
+const MAX_SELVES: usize = 16;
 /// In glibc's block the address stands a second time, here (`header.self`).
 const SECOND_SELF: u64 = 0x10;
 
@@ -111,19 +114,25 @@ impl<M: Memory> Stacks<'_, M> {
             .iter()
             .copied()
             .map(u64::from_le_bytes);
-        let mut own = (start.0..)
+        let own = (start.0..)
             .step_by(8)
             .zip(words)
             .filter(|(addr, word)| addr == word)
             .map(|(addr, _)| addr);
-        own.find_map(|addr| {
+        for (count, addr) in own.enumerate() {
             let id = PthreadId(addr);
             if self.ids.contains(&id) {
                 return Some(Scan::Of(id));
             }
+            if count == MAX_SELVES {
+                return Some(Scan::Unknown);
+            }
             // The head of an empty list points to itself as well, but has its neighbour do so.
             let second = self.memory.u64(RemoteAddr(addr).plus(SECOND_SELF));
-            (second == Ok(addr)).then_some(Scan::Nobodys)
-        })
+            if second == Ok(addr) {
+                return Some(Scan::Nobodys);
+            }
+        }
+        None
     }
 }

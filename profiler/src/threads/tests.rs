@@ -233,13 +233,27 @@ fn each_lower_rung_serves_alone() {
     assert_eq!(registry.contradictions(), 0);
 }
 
+/// What keeps the scan of a native thread's stack from walking on into the next one.
+enum Fence {
+    GuardPage,
+    NextStackPointer,
+    OwnBlock,
+}
+
 #[test]
-fn a_native_thread_below_a_python_thread_does_not_take_its_id() {
-    let mut process = Process::new().without_native_ids().without_block_tids();
-    process.states.retain(|state| state.pthread_id.0 != LOW);
-    // Also when nobody knows where the Python thread's own stack pointer is.
-    for sp in [Some(RemoteAddr(HIGH - 0x3008)), None] {
-        process.threads[2].stack_pointer = sp;
+fn each_fence_alone_keeps_a_native_thread_from_the_next_ones_id() {
+    for fence in [Fence::GuardPage, Fence::NextStackPointer, Fence::OwnBlock] {
+        let mut process = Process::new().without_native_ids().without_block_tids();
+        process.states.retain(|state| state.pthread_id.0 != LOW);
+        if !matches!(fence, Fence::GuardPage) {
+            process.memory.fill(STACKS + 0x8000, 0x1000);
+        }
+        if !matches!(fence, Fence::NextStackPointer) {
+            process.threads[2].stack_pointer = None;
+        }
+        if !matches!(fence, Fence::OwnBlock) {
+            process.memory.word(LOW + 0x10, 0);
+        }
         let mut registry = Registry::new();
         process.look(&mut registry, ScanWhom::Everyone);
         assert_eq!(registry.by_tid(Tid(PID + 1)), None);
@@ -367,4 +381,16 @@ fn facts_without_sense_match_nobody() {
     process.look(&mut registry, ScanWhom::Everyone);
     check(&registry, &[]);
     assert_eq!(registry.native_threads().count(), 3);
+}
+
+#[test]
+fn a_stack_full_of_words_that_point_to_themselves_is_given_up() {
+    let mut process = Process::new().without_native_ids().without_block_tids();
+    for addr in (LOW - 0x1000..LOW - 0x10).step_by(8) {
+        process.memory.word(addr, addr);
+    }
+    process.threads[1].stack_pointer = Some(RemoteAddr(LOW - 0x1000));
+    let mut registry = Registry::new();
+    process.look(&mut registry, ScanWhom::Everyone);
+    check(&registry, &[(PID + 2, HIGH, &[StackScan])]);
 }
