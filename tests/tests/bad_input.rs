@@ -176,8 +176,12 @@ fn another_users_process_is_refused_without_privilege() -> Result<()> {
             .arg(&copy)
             .args([command, "--pid", &pid]);
         let finished = Running::spawn(as_nobody, tempfile::tempdir()?)?.finish()?;
-        refused(&finished, FAILED, &[&pid, "may not|permi|privilege", "sudo"])
-            .with_context(|| format!("profiler {command} as nobody"))?;
+        refused(
+            &finished,
+            FAILED,
+            &[&pid, "may not|permi|privilege", "sudo"],
+        )
+        .with_context(|| format!("profiler {command} as nobody"))?;
     }
     Ok(())
 }
