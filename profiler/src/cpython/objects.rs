@@ -319,3 +319,6 @@ fn decode(characters: &[u8], kind: usize) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -358,3 +358,6 @@ impl Runtime {
         Version::from_word(objects.small_int(hex, tagged).ok()?)
     }
 }
+
+#[cfg(test)]
+mod tests;

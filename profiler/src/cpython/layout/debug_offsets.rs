@@ -414,3 +414,6 @@ pub fn overlay(layout: &mut Layout, version: Version, bytes: &[u8]) -> Result<()
     layout.unicode.ascii_size = table.get("unicode", "asciiobject_size")?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
