@@ -190,3 +190,6 @@ fn hops(runtime: &Runtime, memory: &dyn Memory) -> Vec<i64> {
         Libc::Glibc => vec![0x510 + 8 * (key / 32), 16 * (key % 32) + 8],
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -100,8 +100,8 @@ fn an_object_that_is_no_compact_str_is_refused() {
             u32::MAX,
             fields.compact_mask,
             fields.ascii_mask | unit,
-            fields.compact_mask | fields.ascii_mask | 2 * unit,
-            fields.compact_mask | 3 * unit,
+            fields.compact_mask | fields.ascii_mask | (2 * unit),
+            fields.compact_mask | (3 * unit),
         ];
         for state in states {
             let mut fake = Fake::default();
