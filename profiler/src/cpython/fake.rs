@@ -161,7 +161,7 @@ impl Fake {
             image: "/usr/bin/python3.12".to_owned(),
             by: FoundBy::Symbol,
             libc: Libc::Glibc,
-            gilstate_tls: None,
+            gilstate_hops: Vec::new(),
         };
         (fake, layout, found)
     }
