@@ -27,7 +27,7 @@ pub struct Torn {
     pub samples: u64,
     /// Samples in which one of the known functions occurs.
     pub known: u64,
-    /// Those of them with a mark in place of a frame: cut or not readable.
+    /// Samples with a mark in place of a frame: cut or not readable.
     pub marked: u64,
     /// Those of the known with an impossible caller and callee, or cut off at the root.
     pub impossible: u64,
@@ -94,6 +94,8 @@ impl Folded {
             // The collector's frame is nobody's callee: any function can set it off.
             let frames = stack.frames.iter().filter(|frame| *frame != "<GC>");
             let names: Vec<&str> = frames.map(|frame| name(frame)).collect();
+            let marked = names.iter().any(|name| is_mark(name));
+            torn.marked += if marked { stack.count } else { 0 };
             let is_callee = |name: &str| pairs.iter().any(|(_, callee)| callee == name);
             if !names.iter().any(|name| is_callee(name)) {
                 continue;
@@ -106,14 +108,12 @@ impl Folded {
             };
             // `run` is every thread's: what else it calls is not this target's to say.
             let is_caller = |name: &str| name != "run" && pairs.iter().any(|pair| pair.0 == name);
-            let marked = names.iter().any(|name| is_mark(name));
             let impossible = names.windows(2).any(|pair| {
                 !pair.iter().any(|name| is_mark(name))
                     && (is_callee(pair[1]) || is_caller(pair[0]))
                     && !allowed(pair[0], pair[1])
             });
             let rooted = names.contains(&"_bootstrap") || names.contains(&"<module>");
-            torn.marked += if marked { stack.count } else { 0 };
             if impossible || !(rooted || marked) {
                 torn.impossible += stack.count;
             }
@@ -180,6 +180,7 @@ mod tests {
         check("run;work;f", 3, 3);
         check("_bootstrap;run;work;f;<GC>", 3, 0);
         check("[unreadable: it is not resident];work;f", 3, 0);
+        check("[unreadable: it is not resident]", 0, 0);
         check("_bootstrap;run;[… 2 frames cut];g", 3, 0);
         check("_bootstrap;run;g;[… 2 frames cut];g", 3, 3);
     }

@@ -25,9 +25,9 @@ def half_sleep(seconds, multiplications):
 if __name__ == "__main__":
     rounds, seconds, multiplications = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
     data = os.urandom(int(sys.argv[4] if len(sys.argv) > 4 else 10) * 1000 * 1000)
+    before = account("main")
     ready()
     command()
-    before = account("main")
     workers = [Worker(compress, rounds, data), Worker(half_sleep, seconds, multiplications)]
     for worker in workers:
         worker.start()

@@ -1,6 +1,7 @@
-//! The progress line: on a terminal only, and never in the way of a pipe.
+//! The progress line: on a terminal only, and never in the way of a pipe, which gets one line
+//! when the ticks have begun, so that a script knows.
 
-use std::time::Duration;
+use std::{cell::RefCell, time::Duration};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -8,7 +9,11 @@ use crate::{aggregate::count, pipeline::Progress};
 
 /// A line that says that something happens.
 #[derive(Debug)]
-pub(super) struct Line(ProgressBar);
+pub(super) struct Line {
+    bar: ProgressBar,
+    /// What a pipe is still to be told.
+    word: RefCell<Option<String>>,
+}
 
 impl Line {
     /// A line about `what`; a silent one when `quiet` or when nobody watches.
@@ -28,15 +33,22 @@ impl Line {
         if !bar.is_hidden() {
             bar.enable_steady_tick(Duration::from_millis(250));
         }
-        Self(bar)
+        let word = (bar.is_hidden() && !quiet).then(|| what.to_owned());
+        Self {
+            bar,
+            word: RefCell::new(word),
+        }
     }
 
     /// Show how far it is.
     pub(super) fn show(&self, progress: Progress) {
-        if self.0.is_hidden() {
+        if self.bar.is_hidden() {
+            if let Some(word) = self.word.take() {
+                eprintln!("{word}");
+            }
             return;
         }
-        self.0.set_message(if progress.python {
+        self.bar.set_message(if progress.python {
             format!("{} samples · Ctrl-C ends and writes", count(progress.ticks))
         } else {
             "no Python in it yet".to_owned()
@@ -45,6 +57,6 @@ impl Line {
 
     /// Take the line away.
     pub(super) fn clear(&self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }
