@@ -262,3 +262,6 @@ fn dict_or_none(dict: RemoteAddr) -> Result<Attributes, ObjectError> {
         Attributes::Dict(dict)
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,8 @@
 
 pub mod dicts;
 pub mod error;
+#[cfg(test)]
+pub(crate) mod fake;
 pub mod find;
 pub mod layout;
 pub mod objects;

@@ -333,3 +333,6 @@ fn decode(characters: &[u8], kind: usize) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

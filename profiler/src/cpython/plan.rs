@@ -175,7 +175,8 @@ fn state_plan(
 fn hops(runtime: &Runtime, memory: &dyn Memory) -> Vec<i64> {
     let layout = runtime.layout();
     let Some(key) = layout.runtime.auto_tss_key else {
-        return runtime.found().gilstate_tls.into_iter().collect();
+        let hops = &runtime.found().gilstate_hops;
+        return hops.iter().copied().take(MAX_HOPS).collect();
     };
     let place = runtime.found().runtime.plus(key.into());
     let made = memory.u32(place.plus(layout.tss.initialized.into()));
@@ -190,3 +191,6 @@ fn hops(runtime: &Runtime, memory: &dyn Memory) -> Vec<i64> {
         Libc::Glibc => vec![0x510 + 8 * (key / 32), 16 * (key % 32) + 8],
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,7 +53,7 @@ impl Runtime {
     /// When this version or build is not supported, when the interpreter is not running, and when
     /// its memory contradicts the layout.
     pub fn attach(found: Found, memory: &dyn Memory) -> Result<Self, CpythonError> {
-        let Found { version, .. } = found;
+        let version = found.version;
         let image = found.image.clone();
         if !version.is_at_least(layout::OLDEST_MINOR) {
             let version = Some(version);
@@ -373,3 +373,6 @@ impl Runtime {
         Version::from_word(objects.small_int(hex, tagged).ok()?)
     }
 }
+
+#[cfg(test)]
+mod tests;

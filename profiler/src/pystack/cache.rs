@@ -278,3 +278,6 @@ impl Entry {
         ENTRY_BYTES + self.code.weight() + self.positions.len() * POSITION_BYTES
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -238,3 +238,6 @@ impl Reader for Window<'_> {
         self.memory.u64(RemoteAddr(addr)).ok()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -166,3 +166,171 @@ fn signed_varint(bytes: &mut impl Iterator<Item = u8>) -> Option<i64> {
     let size = i64::try_from(value >> 1).ok()?;
     Some(if value & 1 == 1 { -size } else { size })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(format: LineFormat, first_line: u32, table: &[u8], expected: &[(u64, Option<Place>)]) {
+        for (offset, place) in expected {
+            let got = format.line(table, first_line, *offset);
+            assert_eq!(got, *place, "{format:?} at {offset} of {table:?}");
+        }
+    }
+
+    const fn at(line: u32) -> Option<Place> {
+        Some(Place::Line(line))
+    }
+    const NO_LINE: Option<Place> = Some(Place::NoLine);
+    const OUTSIDE: Option<Place> = Some(Place::Outside);
+
+    #[test]
+    fn lnotab_steps_by_address_and_line() {
+        let table = [0, 1, 8, 1, 4, 2];
+        let lines = [
+            (0, at(11)),
+            (7, at(11)),
+            (8, at(12)),
+            (11, at(12)),
+            (12, at(14)),
+        ];
+        check(LineFormat::Lnotab, 10, &table, &lines);
+        check(LineFormat::Lnotab, 10, &table, &[(u64::MAX, at(14))]);
+        check(LineFormat::Lnotab, 10, &[], &[(0, at(10)), (99, at(10))]);
+    }
+
+    #[test]
+    fn lnotab_steps_back_and_in_parts() {
+        // A step back of 3, a step of 300 lines in three parts, a step of 300 bytes in two.
+        let table = [4, 0xFD, 4, 127, 0, 127, 0, 46, 255, 0, 45, 1];
+        let lines = [
+            (0, at(10)),
+            (4, at(7)),
+            (8, at(307)),
+            (307, at(307)),
+            (308, at(308)),
+        ];
+        check(LineFormat::Lnotab, 10, &table, &lines);
+        // Below the first line on the way, but not at the end.
+        check(
+            LineFormat::Lnotab,
+            1,
+            &[2, 0x80, 0, 0x7F, 0, 5],
+            &[(2, at(5))],
+        );
+    }
+
+    #[test]
+    fn lengths_cover_ranges() {
+        let table = [4, 0, 6, 1, 2, 0x80, 8, 0xFE, 0, 5, 2, 1];
+        let lines = [
+            (0, at(10)),
+            (3, at(10)),
+            (4, at(11)),
+            (10, NO_LINE),
+            (12, at(9)),
+            (19, at(9)),
+            (20, at(15)),
+            (21, at(15)),
+            (22, OUTSIDE),
+        ];
+        check(LineFormat::Lengths, 10, &table, &lines);
+        check(LineFormat::Lengths, 10, &[], &[(0, OUTSIDE)]);
+    }
+
+    #[test]
+    fn locations_of_every_kind() {
+        let table = [
+            0x80 | (9 << 3) | 1,
+            0x23, // short, two units
+            0x80 | (10 << 3),
+            1,
+            2, // one line, the same
+            0x80 | (12 << 3) | 7,
+            1,
+            2, // one line, two further, eight units
+            0x80 | (13 << 3),
+            0x07, // no columns, 3 back
+            0x80 | (14 << 3),
+            0x48,
+            0x02,
+            0x41,
+            0x01,
+            0x05,
+            0x00,                 // long, 2 * 68 further
+            0x80 | (15 << 3) | 2, // none, three units
+            0x80 | (11 << 3),
+            1,
+            2, // one line, one further
+        ];
+        let lines = [
+            (0, at(10)),
+            (3, at(10)),
+            (4, at(10)),
+            (6, at(12)),
+            (21, at(12)),
+            (22, at(9)),
+            (24, at(77)),
+            (26, NO_LINE),
+            (31, NO_LINE),
+            (32, at(78)),
+            (34, OUTSIDE),
+        ];
+        check(LineFormat::Locations, 10, &table, &lines);
+        check(LineFormat::Locations, 10, &[], &[(0, OUTSIDE)]);
+    }
+
+    #[test]
+    fn tables_that_are_cut_off_are_malformed() {
+        check(LineFormat::Lnotab, 1, &[1], &[(0, None)]);
+        check(LineFormat::Lengths, 1, &[1, 0, 1], &[(5, None)]);
+        let whole = [0x80 | (14 << 3), 0x48, 0x02, 0x41, 0x01, 0x05, 0x00];
+        for length in 1..whole.len() - 1 {
+            check(LineFormat::Locations, 1, &whole[..length], &[(0, None)]);
+        }
+        check(LineFormat::Locations, 1, &[0x80], &[(0, None)]);
+        check(
+            LineFormat::Locations,
+            1,
+            &[0x80 | (11 << 3), 1],
+            &[(0, None)],
+        );
+    }
+
+    #[test]
+    fn lines_that_cannot_be_are_malformed() {
+        check(LineFormat::Lnotab, 1, &[0, 0x80], &[(0, None)]);
+        check(LineFormat::Lengths, 1, &[2, 0x81], &[(0, None)]);
+        check(
+            LineFormat::Locations,
+            1,
+            &[0x80 | (13 << 3), 0x3F],
+            &[(0, None)],
+        );
+        // A head without its bit, and a number of seven bytes.
+        check(LineFormat::Locations, 1, &[0x00, 0x00], &[(0, None)]);
+        let endless = [0x80 | (13 << 3), 0x7F, 0x7F, 0x7F, 0x7F, 0x7F, 0x7F, 0x01];
+        check(LineFormat::Locations, 1, &endless, &[(0, None)]);
+    }
+
+    #[test]
+    fn no_table_at_all_panics() {
+        // Every table of up to two bytes, and long runs of each byte.
+        for format in [
+            LineFormat::Lnotab,
+            LineFormat::Lengths,
+            LineFormat::Locations,
+        ] {
+            for first in 0..=255_u8 {
+                for second in 0..=255_u8 {
+                    for line in [0, 1, u32::MAX] {
+                        let _ = format.line(&[first, second], line, 1);
+                    }
+                }
+                for offset in [0, 4096, u64::MAX] {
+                    let _ = format.line(&[first; 4096], u32::MAX, offset);
+                }
+            }
+        }
+    }
+}

@@ -71,12 +71,19 @@ impl Resolver {
     /// interpreter itself leaves them out.
     pub fn frames(&mut self, memory: &dyn Memory, chain: &Chain) -> Vec<PyFrame> {
         let mut frames = Vec::with_capacity(chain.frames.len() + 2);
-        for (index, raw) in chain.frames.iter().enumerate() {
-            if index == chain.cut_at && chain.missing > 0 {
-                frames.push(PyFrame::Cut {
-                    frames: chain.missing,
-                });
-            }
+        let (leaf, root) = chain
+            .frames
+            .split_at_checked(chain.cut_at)
+            .unwrap_or((&chain.frames, &[]));
+        for raw in leaf {
+            frames.extend(self.frame(memory, CodeAddr(raw.code), Instr(raw.instr)));
+        }
+        if chain.missing > 0 {
+            frames.push(PyFrame::Cut {
+                frames: chain.missing,
+            });
+        }
+        for raw in root {
             frames.extend(self.frame(memory, CodeAddr(raw.code), Instr(raw.instr)));
         }
         if chain.end.is_early() {

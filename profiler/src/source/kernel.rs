@@ -3,7 +3,7 @@
 use std::fs;
 
 use aya::{
-    Btf, EbpfLoader, VerifierLogLevel,
+    Btf, EbpfLoader, Endianness, VerifierLogLevel,
     maps::{HashMap, MapData, PerCpuArray, RingBuf},
     programs::{
         BtfTracePoint, PerfEvent,
@@ -60,7 +60,6 @@ pub enum TickProgram {
 /// The running programs. Dropping it detaches them all.
 pub struct Kernel {
     ebpf: aya::Ebpf,
-    btf: Btf,
     log: KernelLog,
     ring: Option<RingBuf<MapData>>,
     /// While open, the kernel counts the programs' run time.
@@ -125,10 +124,11 @@ impl Kernel {
     /// # Errors
     /// Everything that can be missing; nothing stays attached then.
     pub fn load(options: KernelOptions) -> Result<Self, KernelError> {
-        let offsets = {
+        let (offsets, tracepoints) = {
             let bytes = fs::read("/sys/kernel/btf/vmlinux").map_err(KernelError::NoBtf)?;
             let index = btf::Btf::parse(&bytes).map_err(KernelError::Btf)?;
-            offsets::kernel_offsets(&index).map_err(KernelError::Btf)?
+            let offsets = offsets::kernel_offsets(&index).map_err(KernelError::Btf)?;
+            (offsets, index.with_tracepoints_only(&TRACEPOINTS))
         };
         let settings = Settings {
             contract: CONTRACT_VERSION,
@@ -136,11 +136,11 @@ impl Kernel {
             period_ns: options.period.0,
         };
         let level = log::level();
-        let btf = Btf::from_sys_fs().map_err(|error| load_error("vmlinux", &error))?;
         // Ask first, so that the run time of the very first tick is counted too.
         let stats = aya::sys::enable_stats(aya::sys::Stats::RunTime).ok();
+        // There is nothing to relocate: the offsets are globals.
         let mut ebpf = EbpfLoader::new()
-            .btf(Some(&btf))
+            .btf(None)
             .verifier_log_level(VerifierLogLevel::STATS)
             .override_global("OFFSETS", &offsets, true)
             .override_global("SETTINGS", &settings, true)
@@ -158,7 +158,6 @@ impl Kernel {
             })?;
         let mut kernel = Self {
             ebpf,
-            btf,
             log,
             ring: Some(ring),
             _stats: stats,
@@ -169,14 +168,21 @@ impl Kernel {
             },
             options,
         };
+        let btf = Btf::parse(&tracepoints, Endianness::default())
+            .map_err(|error| load_error("the tracepoints", &error))?;
         for (program, tracepoint) in LIFE.iter().zip(TRACEPOINTS) {
-            kernel.attach_tracepoint(program, tracepoint)?;
+            kernel.attach_tracepoint(program, tracepoint, &btf)?;
         }
         kernel.load_tick()?;
         Ok(kernel)
     }
 
-    fn attach_tracepoint(&mut self, name: &str, tracepoint: &str) -> Result<(), KernelError> {
+    fn attach_tracepoint(
+        &mut self,
+        name: &str,
+        tracepoint: &str,
+        btf: &Btf,
+    ) -> Result<(), KernelError> {
         let program: &mut BtfTracePoint = self
             .ebpf
             .program_mut(name)
@@ -186,7 +192,7 @@ impl Kernel {
                 why: "not in the object".into(),
             })?;
         program
-            .load(tracepoint, &self.btf)
+            .load(tracepoint, btf)
             .map_err(|error| load_error(name, &error))?;
         program.attach().map_err(|error| load_error(name, &error))?;
         Ok(())

@@ -22,6 +22,7 @@ mod target;
 use target::{LiveMemory, Target, on_every_python, pythons, until};
 
 const KNOWN_STACKS: &str = include_str!("../../targets/known_stacks.py");
+const SHORT_LIVED_THREADS: &str = include_str!("../../targets/short_lived_threads.py");
 const HOLDS_THE_GIL: &str = include_str!("../../targets/holds_the_gil.py");
 
 #[derive(Deserialize)]
@@ -326,6 +327,68 @@ fn a_process_without_python_is_told_what_was_looked_at() {
             assert!(shown.contains("writable memory"), "{shown}");
         }
         other => panic!("{other:?}"),
+    }
+}
+
+/// Nothing holds still here, so no stack is compared: what is read may be torn, and must still
+/// be bounded, typed and mostly readable.
+#[test]
+fn a_program_whose_threads_and_codes_come_and_go_can_be_read() {
+    on_every_python(|python| {
+        let target = Target::start(python, SHORT_LIVED_THREADS, &[])?;
+        let memory = target.memory()?;
+        let runtime = attach(&memory)?;
+        let plan = plan(&runtime, &memory, 512)?;
+        let (mut resolver, mut walker) = (Resolver::new(&runtime), Walker::default());
+        let (mut lists, mut known, mut other, mut changed) = (0, 0, 0, 0);
+        for _ in 0..300 {
+            let Ok(states) = runtime.thread_states(&memory) else {
+                continue;
+            };
+            lists += 1;
+            for state in states {
+                let chain = walker.chain(&memory, &plan, state.addr);
+                for frame in resolver.frames(&memory, &chain) {
+                    match frame {
+                        PyFrame::Known { .. } => known += 1,
+                        _ => other += 1,
+                    }
+                }
+            }
+            changed += resolver.revalidate(&memory).len();
+            let _ = cpython::thread_names(&runtime, &memory);
+        }
+        if lists == 0 || known == 0 {
+            return Err(format!(
+                "only {lists} lists and {known} frames could be read"
+            ));
+        }
+        Ok(format!(
+            "{lists} lists, {known} frames, {other} others, {changed} changed"
+        ))
+    });
+}
+
+#[test]
+fn an_interpreter_that_is_too_old_is_called_that() {
+    for python in target::old_pythons() {
+        let child = Command::new(&python)
+            .args(["-c", "print(1, flush=True); input()"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut target = Target {
+            child: child.expect("it starts"),
+            line: String::new(),
+        };
+        let stdout = target.child.stdout.take().expect("stdout");
+        let mut stdout = BufReader::new(stdout);
+        stdout.read_line(&mut target.line).expect("it has begun");
+        let memory = target.memory().expect("its memory");
+        match attach(&memory) {
+            Err(error) if error.contains("older than 3.") => println!("{error}"),
+            other => panic!("{}: {other:?}", python.display()),
+        }
     }
 }
 

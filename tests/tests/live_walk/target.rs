@@ -25,24 +25,10 @@ pub(crate) fn pythons() -> Vec<Vec<String>> {
             .map(|command| command.split_whitespace().map(str::to_owned).collect())
             .collect();
     }
-    let mut commands = Vec::new();
-    let pyenv = Command::new("pyenv").arg("root").output();
-    let root = pyenv
-        .ok()
-        .and_then(|output| String::from_utf8(output.stdout).ok());
-    let root = PathBuf::from(root.unwrap_or_default().trim()).join("versions");
-    let mut versions: Vec<PathBuf> = std::fs::read_dir(root)
-        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
-        .unwrap_or_default();
-    versions.sort();
-    for version in versions {
-        for minor in 8..=15 {
-            let python = version.join(format!("bin/python3.{minor}"));
-            if python.exists() {
-                commands.push(vec![python.to_string_lossy().into_owned()]);
-            }
-        }
-    }
+    let mut commands: Vec<Vec<String>> = pyenv_pythons(8..=15)
+        .into_iter()
+        .map(|python| vec![python.to_string_lossy().into_owned()])
+        .collect();
     let cache = std::env::var("XDG_CACHE_HOME").map(PathBuf::from);
     let home = std::env::var("HOME").unwrap_or_default();
     let cache = cache.unwrap_or_else(|_| Path::new(&home).join(".cache"));
@@ -54,6 +40,28 @@ pub(crate) fn pythons() -> Vec<Vec<String>> {
         }
     }
     commands
+}
+
+/// Interpreters that are older than what is supported.
+pub(crate) fn old_pythons() -> Vec<PathBuf> {
+    pyenv_pythons(5..=7)
+}
+
+fn pyenv_pythons(minors: std::ops::RangeInclusive<u8>) -> Vec<PathBuf> {
+    let pyenv = Command::new("pyenv").arg("root").output();
+    let root = pyenv
+        .ok()
+        .and_then(|output| String::from_utf8(output.stdout).ok());
+    let root = PathBuf::from(root.unwrap_or_default().trim()).join("versions");
+    let mut versions: Vec<PathBuf> = std::fs::read_dir(root)
+        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+        .unwrap_or_default();
+    versions.sort();
+    let pythons = versions.iter().flat_map(|version| {
+        let minors = minors.clone();
+        minors.map(|minor| version.join(format!("bin/python3.{minor}")))
+    });
+    pythons.filter(|python| python.exists()).collect()
 }
 
 /// Runs `test` on every interpreter and tells all that went wrong.

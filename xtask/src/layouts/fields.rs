@@ -64,88 +64,37 @@ pub(super) const HEADERS: &[&str] = &[
     "frameobject.h",
 ];
 
+// One field on a line, as far as it goes.
+#[rustfmt::skip]
 pub(super) const GROUPS: &[Group] = &[
     Group {
         name: "runtime",
         rust: "RuntimeFields",
         fields: &[
-            must(
-                "interpreters_head",
-                &["runtime.interpreters_head"],
-                &["offsetof(_PyRuntimeState, interpreters.head)"],
-            ),
-            may(
-                "tstate_current",
-                &["runtime.tstate_current"],
-                &["offsetof(_PyRuntimeState, gilstate.tstate_current)"],
-            ),
-            may(
-                "auto_tss_key",
-                &["runtime.autoTSSkey"],
-                &[
-                    "offsetof(_PyRuntimeState, autoTSSkey)",
-                    "offsetof(_PyRuntimeState, gilstate.autoTSSkey)",
-                ],
-            ),
-            may(
-                "gc_collecting",
-                &["runtime.gc_collecting"],
-                &["offsetof(_PyRuntimeState, gc.collecting)"],
-            ),
+            must("interpreters_head", &["runtime.interpreters_head"], &["offsetof(_PyRuntimeState, interpreters.head)"]),
+            may("tstate_current", &["runtime.tstate_current"], &["offsetof(_PyRuntimeState, gilstate.tstate_current)"]),
+            may("auto_tss_key", &["runtime.autoTSSkey"], &["offsetof(_PyRuntimeState, autoTSSkey)", "offsetof(_PyRuntimeState, gilstate.autoTSSkey)"]),
+            may("gc_collecting", &["runtime.gc_collecting"], &["offsetof(_PyRuntimeState, gc.collecting)"]),
         ],
     },
     Group {
         name: "interp",
         rust: "InterpreterFields",
         fields: &[
-            must(
-                "next",
-                &["interp.next"],
-                &["offsetof(PyInterpreterState, next)"],
-            ),
+            must("next", &["interp.next"], &["offsetof(PyInterpreterState, next)"]),
             must("id", &["interp.id"], &["offsetof(PyInterpreterState, id)"]),
-            must(
-                "threads_head",
-                &["interp.threads_head"],
-                &[
-                    "offsetof(PyInterpreterState, threads.head)",
-                    "offsetof(PyInterpreterState, tstate_head)",
-                ],
-            ),
-            must(
-                "modules",
-                &["interp.modules"],
-                &[
-                    "offsetof(PyInterpreterState, imports.modules)",
-                    "offsetof(PyInterpreterState, modules)",
-                ],
-            ),
-            may(
-                "gil",
-                &["interp.ceval_gil"],
-                &["offsetof(PyInterpreterState, ceval.gil)"],
-            ),
-            may(
-                "gc_collecting",
-                &["interp.gc_collecting"],
-                &["offsetof(PyInterpreterState, gc.collecting)"],
-            ),
+            must("threads_head", &["interp.threads_head"], &["offsetof(PyInterpreterState, threads.head)", "offsetof(PyInterpreterState, tstate_head)"]),
+            must("modules", &["interp.modules"], &["offsetof(PyInterpreterState, imports.modules)", "offsetof(PyInterpreterState, modules)"]),
+            may("gil", &["interp.ceval_gil"], &["offsetof(PyInterpreterState, ceval.gil)"]),
+            may("gc_collecting", &["interp.gc_collecting"], &["offsetof(PyInterpreterState, gc.collecting)"]),
         ],
     },
     Group {
         name: "gil",
         rust: "GilFields",
         fields: &[
-            must(
-                "last_holder",
-                &["gil.last_holder"],
-                &["offsetof(struct _gil_runtime_state, last_holder)"],
-            ),
-            must(
-                "locked",
-                &["gil.locked"],
-                &["offsetof(struct _gil_runtime_state, locked)"],
-            ),
+            must("last_holder", &["gil.last_holder"], &["offsetof(struct _gil_runtime_state, last_holder)"]),
+            must("locked", &["gil.locked"], &["offsetof(struct _gil_runtime_state, locked)"]),
         ],
     },
     Group {
@@ -153,212 +102,63 @@ pub(super) const GROUPS: &[Group] = &[
         rust: "ThreadStateFields",
         fields: &[
             must("next", &["tstate.next"], &["offsetof(PyThreadState, next)"]),
-            must(
-                "interp",
-                &["tstate.interp"],
-                &["offsetof(PyThreadState, interp)"],
-            ),
-            must(
-                "first_frame",
-                &["tstate.current_frame", "tstate.frame", "tstate.cframe"],
-                &[
-                    "offsetof(PyThreadState, current_frame)",
-                    "offsetof(PyThreadState, frame)",
-                    "offsetof(PyThreadState, cframe)",
-                ],
-            ),
-            must(
-                "thread_id",
-                &["tstate.thread_id"],
-                &["offsetof(PyThreadState, thread_id)"],
-            ),
-            may(
-                "native_thread_id",
-                &["tstate.native_thread_id"],
-                &["offsetof(PyThreadState, native_thread_id)"],
-            ),
+            must("interp", &["tstate.interp"], &["offsetof(PyThreadState, interp)"]),
+            must("first_frame", &["tstate.current_frame", "tstate.frame", "tstate.cframe"], &["offsetof(PyThreadState, current_frame)", "offsetof(PyThreadState, frame)", "offsetof(PyThreadState, cframe)"]),
+            must("thread_id", &["tstate.thread_id"], &["offsetof(PyThreadState, thread_id)"]),
+            may("native_thread_id", &["tstate.native_thread_id"], &["offsetof(PyThreadState, native_thread_id)"]),
             must("id", &["tstate.id"], &["offsetof(PyThreadState, id)"]),
-            may(
-                "status",
-                &["tstate.status"],
-                &[
-                    "offsetof(PyThreadState, _status)",
-                    "offsetof(PyThreadState, _initialized)",
-                ],
-            ),
-            may(
-                "status_active_mask",
-                &["tstate_status_mask.active"],
-                &["S:PyThreadState:_status:active"],
-            ),
-            may(
-                "status_holds_gil_mask",
-                &["tstate_status_mask.holds_gil"],
-                &["S:PyThreadState:_status:holds_gil"],
-            ),
-            may(
-                "holds_gil",
-                &["tstate.holds_gil"],
-                &["offsetof(PyThreadState, holds_gil)"],
-            ),
-            may(
-                "gil_requested",
-                &["tstate.gil_requested"],
-                &["offsetof(PyThreadState, gil_requested)"],
-            ),
+            may("status", &["tstate.status"], &["offsetof(PyThreadState, _status)", "offsetof(PyThreadState, _initialized)"]),
+            may("status_active_mask", &["tstate_status_mask.active"], &["S:PyThreadState:_status:active"]),
+            may("status_holds_gil_mask", &["tstate_status_mask.holds_gil"], &["S:PyThreadState:_status:holds_gil"]),
+            may("holds_gil", &["tstate.holds_gil"], &["offsetof(PyThreadState, holds_gil)"]),
+            may("gil_requested", &["tstate.gil_requested"], &["offsetof(PyThreadState, gil_requested)"]),
         ],
     },
     Group {
         name: "frame",
         rust: "FrameFields",
         fields: &[
-            may(
-                "cframe_current",
-                &["cframe.current_frame"],
-                &["offsetof(_PyCFrame, current_frame)"],
-            ),
-            must(
-                "code",
-                &["iframe.executable", "pyframe.f_code"],
-                &[
-                    "offsetof(_PyInterpreterFrame, f_executable)",
-                    "offsetof(_PyInterpreterFrame, f_code)",
-                    "offsetof(PyFrameObject, f_code)",
-                ],
-            ),
-            must(
-                "previous",
-                &["iframe.previous", "pyframe.f_back"],
-                &[
-                    "offsetof(_PyInterpreterFrame, previous)",
-                    "offsetof(PyFrameObject, f_back)",
-                ],
-            ),
-            must(
-                "instr",
-                &["iframe.instr_ptr", "iframe.prev_instr", "pyframe.f_lasti"],
-                &[
-                    "offsetof(_PyInterpreterFrame, instr_ptr)",
-                    "offsetof(_PyInterpreterFrame, prev_instr)",
-                    "offsetof(PyFrameObject, f_lasti)",
-                ],
-            ),
-            may(
-                "owner",
-                &["iframe.owner"],
-                &["offsetof(_PyInterpreterFrame, owner)"],
-            ),
-            may(
-                "shim_owner",
-                &["frame_owner.INTERPRETER", "frame_owner.CSTACK"],
-                &["FRAME_OWNED_BY_INTERPRETER", "FRAME_OWNED_BY_CSTACK"],
-            ),
+            may("cframe_current", &["cframe.current_frame"], &["offsetof(_PyCFrame, current_frame)"]),
+            must("code", &["iframe.executable", "pyframe.f_code"], &["offsetof(_PyInterpreterFrame, f_executable)", "offsetof(_PyInterpreterFrame, f_code)", "offsetof(PyFrameObject, f_code)"]),
+            must("previous", &["iframe.previous", "pyframe.f_back"], &["offsetof(_PyInterpreterFrame, previous)", "offsetof(PyFrameObject, f_back)"]),
+            must("instr", &["iframe.instr_ptr", "iframe.prev_instr", "pyframe.f_lasti"], &["offsetof(_PyInterpreterFrame, instr_ptr)", "offsetof(_PyInterpreterFrame, prev_instr)", "offsetof(PyFrameObject, f_lasti)"]),
+            may("owner", &["iframe.owner"], &["offsetof(_PyInterpreterFrame, owner)"]),
+            may("shim_owner", &["frame_owner.INTERPRETER", "frame_owner.CSTACK"], &["FRAME_OWNED_BY_INTERPRETER", "FRAME_OWNED_BY_CSTACK"]),
         ],
     },
     Group {
         name: "code",
         rust: "CodeFields",
         fields: &[
-            must(
-                "flags",
-                &["code.co_flags"],
-                &["offsetof(PyCodeObject, co_flags)"],
-            ),
-            must(
-                "first_line",
-                &["code.co_firstlineno"],
-                &["offsetof(PyCodeObject, co_firstlineno)"],
-            ),
-            must(
-                "filename",
-                &["code.co_filename"],
-                &["offsetof(PyCodeObject, co_filename)"],
-            ),
-            must(
-                "name",
-                &["code.co_name"],
-                &["offsetof(PyCodeObject, co_name)"],
-            ),
-            may(
-                "qualname",
-                &["code.co_qualname"],
-                &["offsetof(PyCodeObject, co_qualname)"],
-            ),
-            must(
-                "linetable",
-                &["code.co_linetable"],
-                &[
-                    "offsetof(PyCodeObject, co_linetable)",
-                    "offsetof(PyCodeObject, co_lnotab)",
-                ],
-            ),
-            may(
-                "code_adaptive",
-                &["code.co_code_adaptive"],
-                &["offsetof(PyCodeObject, co_code_adaptive)"],
-            ),
-            may(
-                "first_traceable",
-                &["code.co_firsttraceable"],
-                &["offsetof(PyCodeObject, _co_firsttraceable)"],
-            ),
+            must("flags", &["code.co_flags"], &["offsetof(PyCodeObject, co_flags)"]),
+            must("first_line", &["code.co_firstlineno"], &["offsetof(PyCodeObject, co_firstlineno)"]),
+            must("filename", &["code.co_filename"], &["offsetof(PyCodeObject, co_filename)"]),
+            must("name", &["code.co_name"], &["offsetof(PyCodeObject, co_name)"]),
+            may("qualname", &["code.co_qualname"], &["offsetof(PyCodeObject, co_qualname)"]),
+            must("linetable", &["code.co_linetable"], &["offsetof(PyCodeObject, co_linetable)", "offsetof(PyCodeObject, co_lnotab)"]),
+            may("code_adaptive", &["code.co_code_adaptive"], &["offsetof(PyCodeObject, co_code_adaptive)"]),
+            may("first_traceable", &["code.co_firsttraceable"], &["offsetof(PyCodeObject, _co_firsttraceable)"]),
         ],
     },
     Group {
         name: "unicode",
         rust: "UnicodeFields",
         fields: &[
-            must(
-                "length",
-                &["unicode.length"],
-                &["offsetof(PyASCIIObject, length)"],
-            ),
-            must(
-                "state",
-                &["unicode.state"],
-                &["offsetof(PyASCIIObject, state)"],
-            ),
-            must(
-                "ascii_size",
-                &["unicode.ascii_size"],
-                &["sizeof(PyASCIIObject)"],
-            ),
-            must(
-                "compact_size",
-                &["unicode.compact_size"],
-                &["sizeof(PyCompactUnicodeObject)"],
-            ),
-            must(
-                "kind_mask",
-                &["unicode_state_mask.kind"],
-                &["S:PyASCIIObject:state:kind"],
-            ),
-            must(
-                "compact_mask",
-                &["unicode_state_mask.compact"],
-                &["S:PyASCIIObject:state:compact"],
-            ),
-            must(
-                "ascii_mask",
-                &["unicode_state_mask.ascii"],
-                &["S:PyASCIIObject:state:ascii"],
-            ),
+            must("length", &["unicode.length"], &["offsetof(PyASCIIObject, length)"]),
+            must("state", &["unicode.state"], &["offsetof(PyASCIIObject, state)"]),
+            must("ascii_size", &["unicode.ascii_size"], &["sizeof(PyASCIIObject)"]),
+            must("compact_size", &["unicode.compact_size"], &["sizeof(PyCompactUnicodeObject)"]),
+            must("kind_mask", &["unicode_state_mask.kind"], &["S:PyASCIIObject:state:kind"]),
+            must("compact_mask", &["unicode_state_mask.compact"], &["S:PyASCIIObject:state:compact"]),
+            must("ascii_mask", &["unicode_state_mask.ascii"], &["S:PyASCIIObject:state:ascii"]),
         ],
     },
     Group {
         name: "bytes",
         rust: "BytesFields",
         fields: &[
-            must(
-                "size",
-                &["bytes.ob_size"],
-                &["offsetof(PyBytesObject, ob_base.ob_size)"],
-            ),
-            must(
-                "data",
-                &["bytes.ob_sval"],
-                &["offsetof(PyBytesObject, ob_sval)"],
-            ),
+            must("size", &["bytes.ob_size"], &["offsetof(PyBytesObject, ob_base.ob_size)"]),
+            must("data", &["bytes.ob_sval"], &["offsetof(PyBytesObject, ob_sval)"]),
         ],
     },
     Group {
@@ -366,157 +166,59 @@ pub(super) const GROUPS: &[Group] = &[
         rust: "ObjectFields",
         fields: &[
             must("size", &["object.size"], &["sizeof(PyObject)"]),
-            must(
-                "ob_type",
-                &["object.ob_type"],
-                &["offsetof(PyObject, ob_type)"],
-            ),
+            must("ob_type", &["object.ob_type"], &["offsetof(PyObject, ob_type)"]),
         ],
     },
     Group {
         name: "class",
         rust: "TypeFields",
         fields: &[
-            must(
-                "name",
-                &["type.tp_name"],
-                &["offsetof(PyTypeObject, tp_name)"],
-            ),
-            must(
-                "flags",
-                &["type.tp_flags"],
-                &["offsetof(PyTypeObject, tp_flags)"],
-            ),
-            must(
-                "basicsize",
-                &["type.tp_basicsize"],
-                &["offsetof(PyTypeObject, tp_basicsize)"],
-            ),
-            must(
-                "dictoffset",
-                &["type.tp_dictoffset"],
-                &["offsetof(PyTypeObject, tp_dictoffset)"],
-            ),
-            must(
-                "cached_keys",
-                &["type.ht_cached_keys"],
-                &["offsetof(PyHeapTypeObject, ht_cached_keys)"],
-            ),
+            must("name", &["type.tp_name"], &["offsetof(PyTypeObject, tp_name)"]),
+            must("flags", &["type.tp_flags"], &["offsetof(PyTypeObject, tp_flags)"]),
+            must("basicsize", &["type.tp_basicsize"], &["offsetof(PyTypeObject, tp_basicsize)"]),
+            must("dictoffset", &["type.tp_dictoffset"], &["offsetof(PyTypeObject, tp_dictoffset)"]),
+            must("cached_keys", &["type.ht_cached_keys"], &["offsetof(PyHeapTypeObject, ht_cached_keys)"]),
         ],
     },
     Group {
         name: "dict",
         rust: "DictFields",
         fields: &[
-            must(
-                "keys",
-                &["dict.ma_keys"],
-                &["offsetof(PyDictObject, ma_keys)"],
-            ),
-            must(
-                "values",
-                &["dict.ma_values"],
-                &["offsetof(PyDictObject, ma_values)"],
-            ),
-            may(
-                "first_value",
-                &["dictvalues.values"],
-                &["offsetof(PyDictValues, values)"],
-            ),
+            must("keys", &["dict.ma_keys"], &["offsetof(PyDictObject, ma_keys)"]),
+            must("values", &["dict.ma_values"], &["offsetof(PyDictObject, ma_values)"]),
+            may("first_value", &["dictvalues.values"], &["offsetof(PyDictValues, values)"]),
         ],
     },
     Group {
         name: "keys",
         rust: "DictKeysFields",
         fields: &[
-            may(
-                "size",
-                &["dictkeys.dk_size"],
-                &["offsetof(PyDictKeysObject, dk_size)"],
-            ),
-            may(
-                "log2_index_bytes",
-                &["dictkeys.dk_log2_index_bytes"],
-                &["offsetof(PyDictKeysObject, dk_log2_index_bytes)"],
-            ),
-            may(
-                "kind",
-                &["dictkeys.dk_kind"],
-                &["offsetof(PyDictKeysObject, dk_kind)"],
-            ),
-            must(
-                "nentries",
-                &["dictkeys.dk_nentries"],
-                &["offsetof(PyDictKeysObject, dk_nentries)"],
-            ),
-            must(
-                "indices",
-                &["dictkeys.dk_indices"],
-                &["offsetof(PyDictKeysObject, dk_indices)"],
-            ),
-            must(
-                "entry_size",
-                &["dictkeys.entry_size"],
-                &["sizeof(PyDictKeyEntry)"],
-            ),
-            must(
-                "entry_key",
-                &["dictkeys.entry_key"],
-                &["offsetof(PyDictKeyEntry, me_key)"],
-            ),
-            must(
-                "entry_value",
-                &["dictkeys.entry_value"],
-                &["offsetof(PyDictKeyEntry, me_value)"],
-            ),
-            may(
-                "str_entry_size",
-                &["dictkeys.unicode_entry_size"],
-                &["sizeof(PyDictUnicodeEntry)"],
-            ),
-            may(
-                "str_entry_key",
-                &["dictkeys.unicode_entry_key"],
-                &["offsetof(PyDictUnicodeEntry, me_key)"],
-            ),
-            may(
-                "str_entry_value",
-                &["dictkeys.unicode_entry_value"],
-                &["offsetof(PyDictUnicodeEntry, me_value)"],
-            ),
+            may("size", &["dictkeys.dk_size"], &["offsetof(PyDictKeysObject, dk_size)"]),
+            may("log2_index_bytes", &["dictkeys.dk_log2_index_bytes"], &["offsetof(PyDictKeysObject, dk_log2_index_bytes)"]),
+            may("kind", &["dictkeys.dk_kind"], &["offsetof(PyDictKeysObject, dk_kind)"]),
+            must("nentries", &["dictkeys.dk_nentries"], &["offsetof(PyDictKeysObject, dk_nentries)"]),
+            must("indices", &["dictkeys.dk_indices"], &["offsetof(PyDictKeysObject, dk_indices)"]),
+            must("entry_size", &["dictkeys.entry_size"], &["sizeof(PyDictKeyEntry)"]),
+            must("entry_key", &["dictkeys.entry_key"], &["offsetof(PyDictKeyEntry, me_key)"]),
+            must("entry_value", &["dictkeys.entry_value"], &["offsetof(PyDictKeyEntry, me_value)"]),
+            may("str_entry_size", &["dictkeys.unicode_entry_size"], &["sizeof(PyDictUnicodeEntry)"]),
+            may("str_entry_key", &["dictkeys.unicode_entry_key"], &["offsetof(PyDictUnicodeEntry, me_key)"]),
+            may("str_entry_value", &["dictkeys.unicode_entry_value"], &["offsetof(PyDictUnicodeEntry, me_value)"]),
         ],
     },
     Group {
         name: "long",
         rust: "LongFields",
         fields: &[
-            must(
-                "tag",
-                &["long.tag_or_size"],
-                &[
-                    "offsetof(PyLongObject, long_value.lv_tag)",
-                    "offsetof(PyLongObject, ob_base.ob_size)",
-                ],
-            ),
-            must(
-                "digits",
-                &["long.ob_digit"],
-                &[
-                    "offsetof(PyLongObject, long_value.ob_digit)",
-                    "offsetof(PyLongObject, ob_digit)",
-                ],
-            ),
+            must("tag", &["long.tag_or_size"], &["offsetof(PyLongObject, long_value.lv_tag)", "offsetof(PyLongObject, ob_base.ob_size)"]),
+            must("digits", &["long.ob_digit"], &["offsetof(PyLongObject, long_value.ob_digit)", "offsetof(PyLongObject, ob_digit)"]),
         ],
     },
     Group {
         name: "tss",
         rust: "TssFields",
         fields: &[
-            must(
-                "initialized",
-                &["tss_key.is_initialized"],
-                &["offsetof(Py_tss_t, _is_initialized)"],
-            ),
+            must("initialized", &["tss_key.is_initialized"], &["offsetof(Py_tss_t, _is_initialized)"]),
             must("key", &["tss_key.key"], &["offsetof(Py_tss_t, _key)"]),
         ],
     },

@@ -174,3 +174,6 @@ fn symbols(facts: &mut ImageFacts, sections: &[Section], kind: u32, data: &Cache
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@
 
 mod cookie;
 mod image;
+mod tls;
 mod version;
 
 use std::collections::BTreeSet;
@@ -92,9 +93,10 @@ pub struct Found {
     pub by: FoundBy,
     /// The C library.
     pub libc: Libc,
-    /// Distance from the TLS base to the variable that holds a thread's first state (3.15+, where
-    /// the code that reads it could be decoded).
-    pub gilstate_tls: Option<i64>,
+    /// From a thread's TLS base to its first state (3.15+): add, read a pointer, add, read. Empty
+    /// before 3.15, which has a pthread key instead, and where the code that does it could not be
+    /// decoded.
+    pub gilstate_hops: Vec<i64>,
 }
 
 /// One thing that was looked at, and what came of it.
@@ -205,7 +207,9 @@ pub fn search(
             image: file.path.clone(),
             by,
             libc,
-            gilstate_tls: getter.and_then(|vaddr| fs_displacement(memory, at(vaddr))),
+            gilstate_hops: getter
+                .and_then(|vaddr| tls::hops(memory, at(vaddr), libc))
+                .unwrap_or_default(),
         };
         let done = enough(&found);
         search.found.push(found);
@@ -237,7 +241,7 @@ fn by_cookie(files: &[MappedFile], memory: &dyn Memory, libc: Libc, search: &mut
                 image: mapping.map(|file| file.path.clone()).unwrap_or_default(),
                 by: FoundBy::Cookie,
                 libc,
-                gilstate_tls: None,
+                gilstate_hops: Vec::new(),
             });
         }
     }
@@ -307,19 +311,4 @@ fn told_by_memory(
     }
     let word = memory.u64(py_version?).ok()?;
     Some((Version::from_word(word)?, false))
-}
-
-/// `N` of a function that is just `mov %fs:N,%rax; ret`, with or without `endbr64` before it.
-///
-/// That is how a statically linked interpreter reads a thread-local variable; a shared library
-/// calls `__tls_get_addr` instead, and gives none here.
-fn fs_displacement(memory: &dyn Memory, function: RemoteAddr) -> Option<i64> {
-    let mut code = [0; 14];
-    memory.read(function, &mut code).ok()?;
-    let code = code
-        .strip_prefix(&[0xF3, 0x0F, 0x1E, 0xFA])
-        .unwrap_or(&code);
-    let rest = code.strip_prefix(&[0x64, 0x48, 0x8B, 0x04, 0x25])?;
-    let (displacement, rest) = rest.split_first_chunk::<4>()?;
-    (*rest.first()? == 0xC3).then_some(i32::from_le_bytes(*displacement).into())
 }

@@ -14,8 +14,10 @@ use super::Layout;
 pub const COOKIE: &[u8; 8] = b"xdebugpy";
 /// Cookie, version and the free-threaded word.
 pub const HEAD_BYTES: usize = 24;
-/// The largest offset that is believed; `_PyRuntime` itself is about 350 KB.
+/// The largest offset that is believed of the runtime and of an interpreter, which take up to
+/// 500 KB, and of any other structure, which take up to 1 KB.
 const MAX_OFFSET: u64 = 1 << 24;
+const MAX_SMALL_OFFSET: u64 = 1 << 12;
 
 /// Groups and their fields, each a `u64`, in the order in which they follow the head.
 type Schema = &'static [(&'static str, &'static [&'static str])];
@@ -331,8 +333,12 @@ impl Table<'_> {
                 && let Some(place) = fields.iter().position(|name| *name == field)
             {
                 let value = word(self.bytes, index + place).ok_or(TableError::Short(field))?;
+                let most = match group {
+                    "runtime" | "interpreter" => MAX_OFFSET,
+                    _ => MAX_SMALL_OFFSET,
+                };
                 return match u32::try_from(value) {
-                    Ok(offset) if value < MAX_OFFSET => Ok(offset),
+                    Ok(offset) if value < most => Ok(offset),
                     _ => Err(TableError::Absurd {
                         group,
                         field,
@@ -414,3 +420,6 @@ pub fn overlay(layout: &mut Layout, version: Version, bytes: &[u8]) -> Result<()
     layout.unicode.ascii_size = table.get("unicode", "asciiobject_size")?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,8 @@
 //! The tables `v3_*.rs` are generated (`cargo xtask layouts`), never edited.
 
 pub mod debug_offsets;
+#[cfg(test)]
+mod recorded;
 mod v3_10;
 mod v3_11;
 mod v3_12;

@@ -1,0 +1,87 @@
+//! Plans as the kernel gets them.
+
+use super::*;
+use crate::cpython::fake::Fake;
+use crate::cpython::find::Found;
+use crate::words::RemoteAddr;
+
+const WISHES: Wishes = Wishes {
+    since: MonotonicNs(17),
+    flags: 4,
+    max_frames: 128,
+};
+
+#[test]
+fn the_plan_of_3_12() {
+    let (mut fake, _, found) = Fake::python_3_12();
+    let runtime = Runtime::attach(found, &fake).expect("attached");
+    let plan = plan(&runtime, &fake, WISHES).expect("a plan");
+    let walk = WalkPlan {
+        first_frame: 56,
+        cframe_current: 0,
+        frame_bytes: 72,
+        frame_code: 0,
+        frame_previous: 8,
+        frame_instr: 56,
+        instr_bytes: 8,
+        frame_owner: 70,
+        shim_owner: 3,
+        max_frames: 128,
+        code_mask: u64::MAX,
+    };
+    let state = StatePlan {
+        hops: [0x310 + 16 * 2 + 8, 0, 0],
+        n_hops: 1,
+        state_bytes: 144,
+        thread_id: 136,
+        interp: 16,
+        holder_addr: 0,
+    };
+    let flag = FlagPlan {
+        gil: GIL_BY_WORD,
+        gil_word: 24,
+        gil_mask: 0x10,
+        gil_wanted: NO_FIELD,
+        gc_in_interp: 312,
+        _pad: 0,
+        gc_addr: 0,
+    };
+    assert_eq!((plan.since_ns, plan.flags), (17, 4));
+    assert_eq!((plan.walk, plan.state, plan.flag), (walk, state, flag));
+    assert_ne!(fake.at("runtime"), RemoteAddr(0));
+}
+
+fn check(libc: Libc, made: u32, key: u32, expected: &[i64]) {
+    let (mut fake, layout, found) = Fake::python_3_12();
+    let place = layout.runtime.auto_tss_key.expect("a key");
+    fake.int("runtime", place + layout.tss.initialized, made);
+    fake.int("runtime", place + layout.tss.key, key);
+    let runtime = Runtime::attach(Found { libc, ..found }, &fake).expect("attached");
+    let plan = plan(&runtime, &fake, WISHES).expect("a plan");
+    let hops = &plan.state.hops[..plan.state.n_hops as usize];
+    assert_eq!(hops, expected, "{libc:?} key {key}");
+}
+
+#[test]
+fn the_hops_follow_the_key_of_the_c_library() {
+    check(Libc::Glibc, 1, 0, &[0x318]);
+    check(Libc::Glibc, 1, 31, &[0x508]);
+    check(Libc::Glibc, 1, 32, &[0x518, 8]);
+    check(Libc::Glibc, 1, 33, &[0x518, 24]);
+    check(Libc::Musl, 1, 3, &[0x80, 24]);
+}
+
+#[test]
+fn a_key_that_is_not_made_or_absurd_gives_no_hops() {
+    check(Libc::Glibc, 0, 0, &[]);
+    check(Libc::Glibc, 1, 1024, &[]);
+    check(Libc::Glibc, 1, u32::MAX, &[]);
+    check(Libc::Musl, 1, u32::MAX, &[]);
+}
+
+#[test]
+fn a_process_without_python_has_a_plan_that_says_so() {
+    let plan = plan_without_python(WISHES);
+    assert_eq!(plan.flags, 4 | PLAN_NO_PYTHON);
+    assert_eq!((plan.state.n_hops, plan.flag.gil), (0, GIL_UNKNOWN));
+}

@@ -1,0 +1,132 @@
+//! Attaching to good and to hostile memory.
+
+use super::*;
+use crate::cpython::fake::Fake;
+
+fn refused(fake: &Fake, found: Found) -> CpythonError {
+    Runtime::attach(found, fake).expect_err("refused")
+}
+
+#[test]
+fn a_good_runtime_is_attached_to_and_tells_its_exact_version() {
+    let (mut fake, _, found) = Fake::python_3_12();
+    let guess = Version::release(3, 12, 0);
+    let runtime = Runtime::attach(
+        Found {
+            version: guess,
+            ..found
+        },
+        &fake,
+    );
+    let runtime = runtime.expect("attached");
+    assert_eq!(runtime.version(), Version::release(3, 12, 1));
+    let states = runtime.thread_states(&fake).expect("states");
+    assert_eq!(states.len(), 1);
+    assert_eq!(states[0].addr.0, fake.at("thread").0);
+    assert_eq!(states[0].pthread_id.0, fake.at("thread, pthread").0);
+    assert_eq!(states[0].native_thread_id, Some(InnerTid(4711)));
+    assert_eq!(states[0].gil, Gil::Neither);
+}
+
+#[test]
+fn versions_and_builds_that_are_not_supported_have_errors_of_their_own() {
+    let (fake, _, found) = Fake::python_3_12();
+    let with = |minor, free_threaded| Found {
+        version: Version::release(3, minor, 0),
+        free_threaded,
+        ..found.clone()
+    };
+    let too_old = refused(&fake, with(7, false));
+    assert!(matches!(too_old, CpythonError::TooOld { .. }), "{too_old}");
+    let too_new = refused(&fake, with(16, false));
+    assert!(matches!(too_new, CpythonError::TooNew { .. }), "{too_new}");
+    let free = refused(&fake, with(14, true));
+    assert!(matches!(free, CpythonError::FreeThreaded { .. }), "{free}");
+}
+
+#[test]
+fn an_interpreter_that_does_not_run_is_worth_a_retry() {
+    let (mut fake, layout, found) = Fake::python_3_12();
+    let check = |label, offset| {
+        let mut early = fake.clone();
+        early.word(label, offset, 0);
+        let error = refused(&early, found.clone());
+        assert!(
+            matches!(error, CpythonError::NotInitialised { .. }),
+            "{error}"
+        );
+        assert!(error.is_worth_a_retry());
+    };
+    check("runtime", layout.runtime.interpreters_head);
+    check("interp", layout.interp.threads_head);
+    check("interp", layout.interp.modules);
+    fake.dict("modules", &layout, &[]);
+    let error = refused(&fake, found);
+    assert!(error.is_worth_a_retry(), "{error}");
+}
+
+#[test]
+fn memory_that_contradicts_the_layout_is_refused() {
+    let (fake, layout, found) = Fake::python_3_12();
+    let check = |change: &dyn Fn(&mut Fake)| {
+        let mut other = fake.clone();
+        change(&mut other);
+        let error = refused(&other, found.clone());
+        assert!(matches!(error, CpythonError::Mismatch { .. }), "{error}");
+    };
+    check(&|fake| {
+        fake.word("interp", layout.interp.id, 7);
+    });
+    check(&|fake| {
+        fake.word("thread, pthread", 0, 7);
+    });
+    check(&|fake| {
+        fake.unmap("thread, pthread");
+    });
+    check(&|fake| {
+        fake.class("type dict", &layout, "list");
+    });
+}
+
+#[test]
+fn lists_that_lead_in_circles_or_nowhere_end_with_an_error() {
+    let (fake, layout, found) = Fake::python_3_12();
+    let runtime = Runtime::attach(found.clone(), &fake).expect("attached");
+    let mut circle = fake.clone();
+    circle.thread("thread", &layout, "interp", Some("second"));
+    circle.thread("second", &layout, "interp", Some("thread"));
+    let restless = Err(CpythonError::Restless("threads"));
+    assert_eq!(runtime.thread_states(&circle), restless);
+    assert!(Runtime::attach(found.clone(), &circle).is_err());
+
+    let mut stranger = fake.clone();
+    stranger.thread("thread", &layout, "another interp", None);
+    assert_eq!(runtime.thread_states(&stranger), restless);
+
+    let mut nowhere = fake.clone();
+    nowhere.thread("thread", &layout, "interp", Some("nothing here"));
+    let error = runtime.thread_states(&nowhere);
+    assert!(matches!(error, Err(CpythonError::Read(_))), "{error:?}");
+
+    let mut interpreters = fake.clone();
+    interpreters.point("interp", layout.interp.next, "interp");
+    let restless = Err(CpythonError::Restless("interpreters"));
+    assert_eq!(runtime.interpreters(&interpreters), restless);
+}
+
+#[test]
+fn the_holder_of_the_gil_counts_only_while_it_is_locked() {
+    let (mut fake, layout, found) = Fake::python_3_12();
+    let runtime = Runtime::attach(found, &fake).expect("attached");
+    let main = runtime.interpreters(&fake).expect("interpreters")[0];
+    let gil = layout.interp.gil.expect("a GIL of its own");
+    fake.point("interp", gil, "gil");
+    fake.point("gil", layout.gil.last_holder, "thread");
+    let thread = ThreadStateAddr(fake.at("thread").0);
+    for (locked, expected) in [(0, None), (1, Some(thread)), (u32::MAX, None)] {
+        fake.int("gil", layout.gil.locked, locked);
+        assert_eq!(runtime.gil_holder(&fake, main), Ok(expected), "{locked}");
+    }
+    fake.word("interp", gil, 0xDEAD_BEEF);
+    assert!(runtime.gil_holder(&fake, main).is_err());
+}

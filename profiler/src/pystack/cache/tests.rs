@@ -1,0 +1,261 @@
+//! Code objects that are good, that are none, and that change under the reader.
+
+use super::*;
+use crate::cpython::fake::Fake;
+use crate::pystack::{Chain, ChainEnd, PyFrame, Resolver};
+use crate::words::PthreadId;
+use profiler_common::walk::RawFrame;
+
+/// Line table: units 0 and 1 on the line after the first, 2 and 3 on the one after that.
+const TABLE: &[u8] = &[0xD9, 1, 2, 0xD9, 1, 2];
+
+fn code(fake: &mut Fake, layout: &Layout, label: &str, name: &str, line: u32) -> CodeAddr {
+    let fields = layout.code;
+    let part = |what: &str| format!("{label}, {what}");
+    fake.class("type code", layout, "code");
+    fake.point(label, layout.object.ob_type, "type code");
+    fake.int(label, fields.flags, 3);
+    fake.int(label, fields.first_line, line);
+    fake.ascii(&part(name), layout, name);
+    fake.ascii(&part("file"), layout, "/a/file.py");
+    fake.binary(&part("table"), layout, TABLE);
+    fake.point(label, fields.name, &part(name));
+    fake.point(label, fields.qualname.unwrap_or(0), &part(name));
+    fake.point(label, fields.filename, &part("file"));
+    fake.point(label, fields.linetable, &part("table"));
+    fake.int(label, fields.first_traceable.unwrap_or(0), 1);
+    fake.put(label, fields.code_adaptive.unwrap_or(0), &[0; 8]);
+    CodeAddr(fake.at(label).0)
+}
+
+struct Scene {
+    fake: Fake,
+    layout: Layout,
+    runtime: Runtime,
+    code: CodeAddr,
+}
+
+fn scene() -> Scene {
+    let (mut fake, layout, found) = Fake::python_3_12();
+    let runtime = Runtime::attach(found, &fake).expect("attached");
+    let code = code(&mut fake, &layout, "code", "f", 10);
+    Scene {
+        fake,
+        layout,
+        runtime,
+        code,
+    }
+}
+
+impl Scene {
+    fn instr(&self, unit: u64) -> Instr {
+        let start = u64::from(self.layout.code.code_adaptive.unwrap_or(0));
+        Instr(self.code.0 + start + 2 * unit)
+    }
+
+    fn chain(&self, units: &[u64]) -> Chain {
+        let mut chain = Chain::empty(ChainEnd::Complete);
+        let frames = units.iter().map(|unit| RawFrame {
+            code: self.code.0,
+            instr: self.instr(*unit).0,
+        });
+        chain.frames.extend(frames);
+        chain
+    }
+}
+
+#[test]
+fn a_frame_gets_its_name_file_and_line() {
+    let scene = scene();
+    let mut cache = CodeCache::new(&scene.runtime, DEFAULT_CAPACITY);
+    for (unit, line) in [(1, 11), (2, 12), (3, 12), (1, 11)] {
+        let found = cache.look_up(&scene.fake, scene.code, scene.instr(unit));
+        let (code, position) = found.expect("a code object");
+        assert_eq!(position, Position::Line(Some(line)));
+        assert_eq!((&*code.name, &*code.file), ("f", "/a/file.py"));
+    }
+    assert_eq!(cache.len(), 1);
+}
+
+#[test]
+fn a_frame_that_is_being_set_up_is_hidden() {
+    let scene = scene();
+    let mut resolver = Resolver::new(&scene.runtime);
+    let mut chain = scene.chain(&[0, 2]);
+    // 3.11 and 3.12 begin one unit before the code.
+    chain.frames.insert(
+        0,
+        RawFrame {
+            code: scene.code.0,
+            instr: scene.instr(0).0 - 2,
+        },
+    );
+    let frames = resolver.frames(&scene.fake, &chain);
+    assert!(matches!(
+        &frames[..],
+        [PyFrame::Known { line: Some(12), .. }]
+    ));
+}
+
+#[test]
+fn an_instruction_that_the_code_does_not_have_makes_the_frame_stale() {
+    let scene = scene();
+    let mut resolver = Resolver::new(&scene.runtime);
+    let stale = PyFrame::Stale { code: scene.code };
+    let frames = resolver.frames(&scene.fake, &scene.chain(&[4, 1 << 40]));
+    assert_eq!(frames, [stale.clone(), stale]);
+    assert_eq!(resolver.revalidate(&scene.fake), []);
+}
+
+#[test]
+fn what_is_no_code_object_is_unreadable_and_says_why() {
+    let mut scene = scene();
+    let mut resolver = Resolver::new(&scene.runtime);
+    let other = scene.fake.at("thread, pthread");
+    let text = scene.fake.at("str sys");
+    scene.fake.class("type str", &scene.layout, "str");
+    for addr in [
+        RemoteAddr(0),
+        RemoteAddr(8),
+        RemoteAddr(u64::MAX),
+        other,
+        text,
+    ] {
+        let mut chain = scene.chain(&[1]);
+        chain.frames[0].code = addr.0;
+        let frames = resolver.frames(&scene.fake, &chain);
+        let is_it = matches!(&frames[..], [PyFrame::Unreadable { code, .. }] if code.0 == addr.0);
+        assert!(is_it, "{addr}: {frames:?}");
+    }
+}
+
+#[test]
+fn sizes_that_lie_make_a_frame_unreadable() {
+    let check = |change: &dyn Fn(&mut Fake, &Layout)| {
+        let mut scene = scene();
+        change(&mut scene.fake, &scene.layout);
+        let mut resolver = Resolver::new(&scene.runtime);
+        let frames = resolver.frames(&scene.fake, &scene.chain(&[1]));
+        assert!(
+            matches!(&frames[..], [PyFrame::Unreadable { .. }]),
+            "{frames:?}"
+        );
+    };
+    check(&|fake, layout| {
+        fake.word("code, table", layout.bytes.size, u64::MAX);
+    });
+    check(&|fake, layout| {
+        fake.word("code, table", layout.bytes.size, 2 << 20);
+    });
+    check(&|fake, layout| {
+        fake.word("code, f", layout.unicode.length, 1 << 62);
+    });
+    check(&|fake, layout| {
+        fake.word("code", layout.code.filename, 0);
+    });
+    check(&|fake, layout| {
+        fake.word("code", layout.code.qualname.unwrap_or(0), 0xDEAD_BEEF);
+    });
+}
+
+#[test]
+fn a_prologue_that_lies_hides_nothing() {
+    let mut scene = scene();
+    let field = scene.layout.code.first_traceable.unwrap_or(0);
+    scene.fake.int("code", field, u32::MAX);
+    let mut resolver = Resolver::new(&scene.runtime);
+    assert_eq!(resolver.frames(&scene.fake, &scene.chain(&[1])).len(), 1);
+}
+
+#[test]
+fn a_code_object_that_was_replaced_is_reported_and_read_anew() {
+    let mut scene = scene();
+    let mut cache = CodeCache::new(&scene.runtime, DEFAULT_CAPACITY);
+    let instr = scene.instr(1);
+    let (was, _) = cache.look_up(&scene.fake, scene.code, instr).expect("f");
+    assert_eq!(cache.revalidate(&scene.fake), []);
+    code(&mut scene.fake, &scene.layout, "code", "g", 10);
+    // Not used since the last comparison: nothing of it can be wrong.
+    assert_eq!(cache.revalidate(&scene.fake), []);
+
+    let (still, _) = cache.look_up(&scene.fake, scene.code, instr).expect("f");
+    assert_eq!(still, was);
+    let addr = scene.code;
+    assert_eq!(cache.revalidate(&scene.fake), [Changed { addr, was }]);
+    let (now, _) = cache.look_up(&scene.fake, addr, instr).expect("g");
+    assert_eq!(&*now.name, "g");
+    assert_eq!(cache.revalidate(&scene.fake), []);
+
+    scene.fake.unmap("code");
+    let (was, _) = cache.look_up(&scene.fake, addr, instr).expect("g");
+    assert_eq!(cache.revalidate(&scene.fake), [Changed { addr, was }]);
+    assert!(cache.is_empty());
+}
+
+#[test]
+fn a_longer_code_at_the_same_address_is_noticed_by_its_instruction() {
+    let mut scene = scene();
+    let mut cache = CodeCache::new(&scene.runtime, DEFAULT_CAPACITY);
+    let (was, _) = cache
+        .look_up(&scene.fake, scene.code, scene.instr(1))
+        .expect("f");
+    code(&mut scene.fake, &scene.layout, "code", "g", 20);
+    let longer = [TABLE, TABLE].concat();
+    scene.fake.binary("code, table", &scene.layout, &longer);
+    let found = cache.look_up(&scene.fake, scene.code, scene.instr(4));
+    let (now, position) = found.expect("g");
+    assert_eq!((&*now.name, position), ("g", Position::Line(Some(23))));
+    let addr = scene.code;
+    assert_eq!(cache.revalidate(&scene.fake), [Changed { addr, was }]);
+}
+
+#[test]
+fn the_cache_stays_within_its_bounds() {
+    let mut scene = scene();
+    let capacity = 20_000;
+    let mut cache = CodeCache::new(&scene.runtime, capacity);
+    for number in 0..500 {
+        let label = format!("code {number}");
+        scene.code = code(&mut scene.fake, &scene.layout, &label, "f", number);
+        for unit in 1..3 {
+            let found = cache.look_up(&scene.fake, scene.code, scene.instr(unit));
+            assert!(found.is_ok(), "{found:?}");
+        }
+        assert!(cache.len() < 200, "{}", cache.len());
+        assert!(cache.bytes < capacity + 1000, "{}", cache.bytes);
+    }
+    // A frame can stand at any number of instructions, real or not.
+    for unit in 0..2000 {
+        let _ = cache.look_up(&scene.fake, scene.code, scene.instr(unit));
+        assert!(cache.bytes < 2 * capacity, "{}", cache.bytes);
+    }
+    cache.revalidate(&scene.fake);
+}
+
+#[test]
+fn an_early_end_and_a_cut_are_frames_that_say_so() {
+    let scene = scene();
+    let mut resolver = Resolver::new(&scene.runtime);
+    let mut chain = scene.chain(&[1, 2]);
+    (chain.cut_at, chain.missing, chain.end) = (1, 7, ChainEnd::TooDeep);
+    let frames = resolver.frames(&scene.fake, &chain);
+    let broken = PyFrame::Broken {
+        end: ChainEnd::TooDeep,
+    };
+    assert_eq!(frames.len(), 4);
+    assert_eq!(
+        (&frames[1], &frames[3]),
+        (&PyFrame::Cut { frames: 7 }, &broken)
+    );
+    chain.cut_at = 2;
+    let frames = resolver.frames(&scene.fake, &chain);
+    assert_eq!(frames[2], PyFrame::Cut { frames: 7 });
+}
+
+#[test]
+fn names_of_threads_that_cannot_be_read_are_just_missing() {
+    let scene = scene();
+    let names = crate::cpython::thread_names(&scene.runtime, &scene.fake);
+    assert_eq!(names.get(&PthreadId(1)), None);
+    assert!(names.is_empty());
+}

@@ -1,0 +1,132 @@
+//! Chains as a thread has them and as a hostile target makes them.
+
+use super::*;
+use crate::cpython::fake::Fake;
+use crate::cpython::{Layout, Runtime, Wishes, plan};
+use crate::words::MonotonicNs;
+
+/// A thread of 3.12 whose frames are `frames`, leaf first; the last one's caller is `root`.
+fn thread(frames: usize, root: Option<&str>) -> (Fake, Layout, Plan) {
+    let (mut fake, layout, found) = Fake::python_3_12();
+    let runtime = Runtime::attach(found, &fake).expect("attached");
+    let wishes = Wishes {
+        since: MonotonicNs(0),
+        flags: 0,
+        max_frames: 16,
+    };
+    let plan = plan(&runtime, &fake, wishes).expect("a plan");
+    fake.point("thread", layout.tstate.first_frame, "cframe");
+    fake.point("cframe", 0, "frame 0");
+    for frame in 0..frames {
+        let label = format!("frame {frame}");
+        fake.word(&label, layout.frame.code, 0x1000 + 8 * frame as u64);
+        fake.word(&label, layout.frame.instr, frame as u64);
+        fake.put(&label, layout.frame.owner.unwrap_or(0), &[0; 8]);
+        match root {
+            Some(root) if frame + 1 == frames => fake.point(&label, layout.frame.previous, root),
+            None if frame + 1 == frames => fake.word(&label, layout.frame.previous, 0),
+            _ => fake.point(
+                &label,
+                layout.frame.previous,
+                &format!("frame {}", frame + 1),
+            ),
+        };
+    }
+    (fake, layout, plan)
+}
+
+fn chain(fake: &mut Fake, plan: &Plan) -> Chain {
+    let state = ThreadStateAddr(fake.at("thread").0);
+    Walker::default().chain(&*fake, plan, state)
+}
+
+fn instrs(chain: &Chain) -> Vec<u64> {
+    chain.frames.iter().map(|frame| frame.instr).collect()
+}
+
+#[test]
+fn a_chain_is_walked_to_its_root() {
+    for frames in [1, 2, 15, 16] {
+        let (mut fake, _, plan) = thread(frames, None);
+        let chain = chain(&mut fake, &plan);
+        assert_eq!(chain.end, ChainEnd::Complete);
+        assert_eq!(chain.missing, 0);
+        assert_eq!(instrs(&chain), Vec::from_iter(0..frames as u64));
+        assert_eq!(chain.frames[0].code, 0x1000);
+    }
+}
+
+#[test]
+fn a_deep_chain_keeps_both_ends_in_order() {
+    for frames in [17, 20, 24, 25, 100] {
+        let (mut fake, _, plan) = thread(frames, None);
+        let chain = chain(&mut fake, &plan);
+        assert_eq!(chain.end, ChainEnd::Complete);
+        assert_eq!((chain.cut_at, chain.missing), (8, frames as u32 - 16));
+        let root_end = frames as u64 - 8..frames as u64;
+        assert_eq!(instrs(&chain), Vec::from_iter((0..8).chain(root_end)));
+    }
+}
+
+#[test]
+fn shims_are_passed_over() {
+    let (mut fake, layout, plan) = thread(4, None);
+    fake.put("frame 2", layout.frame.owner.unwrap_or(0), &[3]);
+    assert_eq!(instrs(&chain(&mut fake, &plan)), [0, 1, 3]);
+}
+
+#[test]
+fn hostile_chains_end_and_say_how() {
+    let check = |fake: &mut Fake, plan: &Plan, end: ChainEnd| {
+        let chain = chain(fake, plan);
+        assert_eq!(chain.end, end);
+        assert!(chain.frames.len() <= 16);
+        assert!(end.is_early());
+    };
+    for (frames, back) in [(1, 0), (2, 0), (5, 3), (40, 0), (40, 39), (300, 7)] {
+        let (mut fake, _, plan) = thread(frames, Some(&format!("frame {back}")));
+        check(&mut fake, &plan, ChainEnd::Cycle);
+    }
+    let (mut fake, _, plan) = thread(3, Some("nothing"));
+    check(&mut fake, &plan, ChainEnd::Unreadable);
+    let (mut fake, layout, plan) = thread(3, None);
+    for nowhere in [u64::MAX - 7, 8, 1 << 47, 0xFFFF_FFFF_FFFF_F000] {
+        fake.word("frame 2", layout.frame.previous, nowhere);
+        check(&mut fake, &plan, ChainEnd::Unreadable);
+    }
+    fake.word("frame 2", layout.frame.previous, 0xDEAD_BEEF);
+    check(&mut fake, &plan, ChainEnd::BadPointer);
+    let (mut fake, _, plan) = thread(3000, None);
+    check(&mut fake, &plan, ChainEnd::TooDeep);
+}
+
+#[test]
+fn threads_without_frames_say_so() {
+    let (mut fake, layout, plan) = thread(1, None);
+    let nobody = Walker::default().chain(&fake, &plan, ThreadStateAddr(0));
+    assert_eq!(nobody, Chain::empty(ChainEnd::NoThreadState));
+    fake.word("cframe", 0, 0);
+    assert_eq!(chain(&mut fake, &plan), Chain::empty(ChainEnd::NoFrame));
+    fake.word("thread", layout.tstate.first_frame, 0);
+    assert_eq!(chain(&mut fake, &plan), Chain::empty(ChainEnd::NoFrame));
+    fake.unmap("thread");
+    assert_eq!(chain(&mut fake, &plan), Chain::empty(ChainEnd::Unreadable));
+}
+
+#[test]
+fn records_that_lie_of_their_frames_are_put_in_some_order() {
+    let frames: Vec<RawFrame> = (0..6).map(|n| RawFrame { code: n, instr: n }).collect();
+    for depth in [0, 1, 6, 7, 8, 9, 1000, u32::MAX] {
+        for leaf in [0, 1, 3, 6, 7, u32::MAX] {
+            for count in 0..frames.len() {
+                let chain = Chain::from_record(&frames[..count], depth, leaf, 77);
+                assert_eq!(chain.frames.len(), count);
+                assert!(chain.cut_at <= count);
+                assert_eq!(chain.end, ChainEnd::Unknown(77));
+            }
+        }
+    }
+    let honest = Chain::from_record(&frames, 8, 3, END_COMPLETE);
+    assert_eq!(instrs(&honest), [0, 1, 2, 5, 3, 4]);
+    assert_eq!((honest.cut_at, honest.missing), (3, 2));
+}
