@@ -9,8 +9,10 @@ pub const KIND_SAMPLE: u32 = 1;
 pub const KIND_FORK: u32 = 2;
 /// A process replaced its program: [`LifeRecord`].
 pub const KIND_EXEC: u32 = 3;
-/// A thread ended: [`LifeRecord`], with its final account.
+/// A thread begins to end: [`LifeRecord`].
 pub const KIND_EXIT: u32 = 4;
+/// A thread left its CPU for the last time: [`LifeRecord`], with its final account.
+pub const KIND_GONE: u32 = 5;
 
 /// How every record begins.
 #[repr(C)]
@@ -69,6 +71,9 @@ pub struct SampleRecord {
     pub thread_state: u64,
     /// The thread's scheduler generation.
     pub generation: u64,
+    /// The thread's nanoseconds on a CPU since its process became a target, up to this tick; 0
+    /// when it has no account.
+    pub on_cpu_ns: u64,
     /// The `FLAG_` bits.
     pub flags: u32,
     /// System call number while in one, else negative.
@@ -83,7 +88,7 @@ pub struct SampleRecord {
     pub leaf_frames: u32,
 }
 
-const _: () = assert!(size_of::<SampleRecord>() == 96);
+const _: () = assert!(size_of::<SampleRecord>() == 104);
 
 /// The largest record there can be.
 pub const MAX_RECORD_BYTES: usize = size_of::<SampleRecord>() + MAX_FRAMES * 16;
@@ -98,7 +103,7 @@ pub struct LifeRecord {
     pub parent_tgid: u32,
     /// Padding, zero.
     pub _pad: u32,
-    /// For an exit, the thread's nanoseconds on a CPU since its process became a target.
+    /// For an end, the thread's nanoseconds on a CPU since its process became a target.
     pub on_cpu_ns: u64,
 }
 

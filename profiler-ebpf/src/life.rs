@@ -3,10 +3,11 @@
 use aya_ebpf::{helpers, programs::BtfTracePointContext};
 use aya_log_ebpf::debug;
 use profiler_common::plan::PLAN_NO_PYTHON;
-use profiler_common::record::{KIND_EXEC, KIND_EXIT, KIND_FORK, LifeRecord, RecordHead};
+use profiler_common::record::{KIND_EXEC, KIND_EXIT, KIND_FORK, KIND_GONE, LifeRecord, RecordHead};
 
 use crate::{
     maps::{self, ACCOUNTS, PLANS},
+    switch,
     task::Task,
 };
 
@@ -66,7 +67,7 @@ pub fn exec(ctx: &BtfTracePointContext) {
     });
 }
 
-/// A thread of a target ends: its account is closed and handed over.
+/// A thread of a target begins to end.
 #[inline(always)]
 pub fn exit(ctx: &BtfTracePointContext) {
     let task = Task::from_argument(ctx.arg(0));
@@ -75,18 +76,31 @@ pub fn exit(ctx: &BtfTracePointContext) {
         return;
     }
     let head = head(KIND_EXIT, task);
-    let mut on_cpu_ns = 0;
-    if let Some(account) = ACCOUNTS.get_ptr(&head.tid) {
+    let on_cpu_ns = ACCOUNTS.get_ptr(&head.tid).map_or(0, |account| {
         // SAFETY: the thread is here, so no switch of it runs; user space only reads.
-        let account = unsafe { &*account };
-        on_cpu_ns = account.on_cpu_ns;
-        if account.on_cpu != 0 {
-            on_cpu_ns += head.time_ns.saturating_sub(account.since);
-        }
-    }
+        switch::on_cpu_until(unsafe { &*account }, head.time_ns)
+    });
     if head.tid == tgid {
-        debug!(ctx, "main thread of target {} ended", tgid);
+        debug!(ctx, "main thread of target {} ends", tgid);
     }
+    maps::send_life(&LifeRecord {
+        head,
+        parent_tgid: tgid,
+        _pad: 0,
+        on_cpu_ns,
+    });
+}
+
+/// A thread of a target has left its CPU for the last time, with this account.
+#[inline(always)]
+pub fn gone(tgid: u32, tid: u32, now: u64, on_cpu_ns: u64) {
+    let head = RecordHead {
+        kind: KIND_GONE,
+        bytes: size_of::<LifeRecord>() as u32,
+        time_ns: now,
+        tgid,
+        tid,
+    };
     maps::send_life(&LifeRecord {
         head,
         parent_tgid: tgid,

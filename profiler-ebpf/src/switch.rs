@@ -8,6 +8,7 @@ use profiler_common::{
 };
 
 use crate::{
+    life,
     maps::{self, ACCOUNTS, OFFSETS, PLANS, SCRATCH},
     task::Task,
 };
@@ -73,14 +74,25 @@ fn running(plan: &Plan, tgid: u32, tid: u32) -> Option<&'static mut Account> {
         .map(|account| unsafe { &mut *account })
 }
 
-/// The generation of the running thread, for a tick; opens its account if it has none.
+/// The account of the running thread for a tick: its generation, and its nanoseconds on a CPU up
+/// to `now`. Opens the account if there is none.
 #[inline(always)]
-pub fn generation(plan: &Plan, tgid: u32, tid: u32, tls_base: u64) -> u64 {
+pub fn at_tick(plan: &Plan, tgid: u32, tid: u32, tls_base: u64, now: u64) -> (u64, u64) {
     let Some(account) = running(plan, tgid, tid) else {
-        return 0;
+        return (0, 0);
     };
     account.tls_base = tls_base;
-    account.generation
+    (account.generation, on_cpu_until(account, now))
+}
+
+/// An account's nanoseconds on a CPU, with the stretch that still runs.
+#[inline(always)]
+pub fn on_cpu_until(account: &Account, now: u64) -> u64 {
+    if account.on_cpu == 0 {
+        account.on_cpu_ns
+    } else {
+        account.on_cpu_ns + now.saturating_sub(account.since)
+    }
 }
 
 #[inline(always)]
@@ -90,7 +102,10 @@ fn off(plan: &Plan, task: Task, tgid: u32, state: u32, now: u64) {
     }
     let tid = task.tid();
     if state & STATE_DEAD != 0 {
-        // `life::exit` closed the account; the last switch must not open it again.
+        if let Some(account) = ACCOUNTS.get_ptr(&tid) {
+            // SAFETY: as in `running`.
+            life::gone(tgid, tid, now, on_cpu_until(unsafe { &*account }, now));
+        }
         let _ = ACCOUNTS.remove(&tid);
         return;
     }

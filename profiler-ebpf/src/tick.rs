@@ -89,6 +89,7 @@ fn sample<const LOOPS: bool>(
 ) {
     let task = Task::current();
     let tls_base = task.tls_base();
+    let (generation, on_cpu_ns) = switch::at_tick(plan, tgid, tid, tls_base, now);
     let mut record = SampleRecord {
         head: RecordHead {
             kind: KIND_SAMPLE,
@@ -101,7 +102,8 @@ fn sample<const LOOPS: bool>(
         cpu: unsafe { helpers::bpf_get_smp_processor_id() },
         periods,
         tls_base,
-        generation: switch::generation(plan, tgid, tid, tls_base),
+        generation,
+        on_cpu_ns,
         ..SampleRecord::default()
     };
     // SAFETY: the CPU's own scratch memory, alive as long as the program; the borrow ends here.

@@ -9,7 +9,7 @@ use profiler_common::{
     record::{
         FLAG_GC_KNOWN, FLAG_GC_RUNNING, FLAG_GIL_HELD, FLAG_GIL_KNOWN, FLAG_GIL_WANTED,
         FLAG_IN_KERNEL, FLAG_STATE_FROM_MAP, FLAG_STATE_FROM_TLS, KIND_EXEC, KIND_EXIT, KIND_FORK,
-        KIND_SAMPLE, LifeRecord, RecordHead, SampleRecord,
+        KIND_GONE, KIND_SAMPLE, LifeRecord, RecordHead, SampleRecord,
     },
     walk::{MAX_FRAMES, RawFrame},
 };
@@ -41,7 +41,7 @@ pub enum Event {
         /// The process.
         pid: Pid,
     },
-    /// A thread ended.
+    /// A thread ends, or (`last`) has left its CPU for the last time.
     Exit {
         /// When.
         time: MonotonicNs,
@@ -49,8 +49,10 @@ pub enum Event {
         pid: Pid,
         /// The thread.
         tid: Tid,
-        /// Its time on a CPU since its process became a target.
+        /// Its time on a CPU since its process became a target, up to then.
         on_cpu: DurationNs,
+        /// Whether it will not run any more.
+        last: bool,
     },
 }
 
@@ -99,6 +101,8 @@ pub struct Tick {
     pub thread_state: Option<(ThreadStateAddr, StateFrom)>,
     /// The scheduler generation.
     pub generation: Generation,
+    /// The thread's time on a CPU since its process became a target; none without an account.
+    pub on_cpu: Option<DurationNs>,
     /// The system call it was in.
     pub syscall: Option<u32>,
     /// A `walk::END_` constant.
@@ -238,7 +242,9 @@ pub fn decode(bytes: &Bytes) -> Result<Event, WireError> {
     let pid = Pid(u32_at(bytes, at!(RecordHead, tgid)));
     let tid = Tid(u32_at(bytes, at!(RecordHead, tid)));
     let kind = u32_at(bytes, at!(RecordHead, kind));
-    if matches!(kind, KIND_FORK | KIND_EXEC | KIND_EXIT) && has < size_of::<LifeRecord>() {
+    if matches!(kind, KIND_FORK | KIND_EXEC | KIND_EXIT | KIND_GONE)
+        && has < size_of::<LifeRecord>()
+    {
         return Err(WireError::TooShort(has));
     }
     match kind {
@@ -253,13 +259,14 @@ pub fn decode(bytes: &Bytes) -> Result<Event, WireError> {
             })
         }
         KIND_EXEC => Ok(Event::Exec { time, pid }),
-        KIND_EXIT => {
+        KIND_EXIT | KIND_GONE => {
             let on_cpu = DurationNs(u64_at(bytes, at!(LifeRecord, on_cpu_ns)));
             Ok(Event::Exit {
                 time,
                 pid,
                 tid,
                 on_cpu,
+                last: kind == KIND_GONE,
             })
         }
         other => Err(WireError::UnknownKind(other)),
@@ -302,6 +309,9 @@ fn tick(bytes: &Bytes, time: MonotonicNs, pid: Pid, tid: Tid) -> Result<Tick, Wi
         tls_base: PthreadId(u64_at(bytes, at!(SampleRecord, tls_base))),
         thread_state: (state != 0).then_some((ThreadStateAddr(state), from)),
         generation: Generation(u64_at(bytes, at!(SampleRecord, generation))),
+        on_cpu: Some(u64_at(bytes, at!(SampleRecord, on_cpu_ns)))
+            .filter(|ns| *ns != 0)
+            .map(DurationNs),
         syscall: u32::try_from(syscall).ok(),
         walk_end: u32_at(bytes, at!(SampleRecord, walk_end)),
         depth: u32_at(bytes, at!(SampleRecord, depth)),
@@ -339,11 +349,11 @@ mod tests {
             ),
             (record(9, 40, &[], 40), WireError::UnknownKind(9)),
             (
-                record(1, 96, &[(frames, 1)], 96),
-                WireError::LengthMismatch { says: 112, has: 96 },
+                record(1, 104, &[(frames, 1)], 104),
+                WireError::LengthMismatch { says: 120, has: 104 },
             ),
             (
-                record(1, 96, &[(frames, u32::MAX)], 96),
+                record(1, 104, &[(frames, u32::MAX)], 104),
                 WireError::TooManyFrames(u32::MAX),
             ),
         ];
@@ -359,15 +369,15 @@ mod tests {
         let flags = at!(SampleRecord, flags);
         let bytes = record(
             KIND_SAMPLE,
-            128,
+            136,
             &[
                 (frames, 2),
                 (leaf, 7),
                 (flags, FLAG_GIL_KNOWN | FLAG_GIL_HELD),
-                (96, 5),
-                (112, 6),
+                (104, 5),
+                (120, 6),
             ],
-            128,
+            136,
         );
         let Ok(Event::Tick(tick)) = decode(&bytes) else {
             panic!("no tick")

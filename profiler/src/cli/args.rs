@@ -26,6 +26,15 @@ pub(super) enum Command {
     Dump(DumpArgs),
     /// What works here, what does not, and what to type
     Doctor(DoctorArgs),
+    /// Become a command when told to; how `run -- CMD` starts what it profiles
+    #[command(name = "__become", hide = true)]
+    Become {
+        /// The pipe to wait at.
+        gate: PathBuf,
+        /// The command.
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
     /// Write completions for a shell to standard output
     #[command(hide = true)]
     Completions {

@@ -6,7 +6,8 @@ use anyhow::Result;
 
 use super::{DONE, FAILED, args::DoctorArgs};
 use crate::{
-    pipeline::Attached,
+    cpython::CpythonError,
+    pipeline::{AttachError, Attached},
     source::{Kernel, KernelOptions, TickProgram, capabilities},
     words::{DurationNs, Pid},
 };
@@ -90,6 +91,13 @@ fn process(out: &mut dyn io::Write, pid: Pid) -> Result<bool> {
         }
         Err(error) => {
             writeln!(out, "  no  {error}")?;
+            if let AttachError::Python {
+                error: CpythonError::NotFound(tried),
+                ..
+            } = &error
+            {
+                writeln!(out, "{tried}")?;
+            }
             Ok(false)
         }
     }

@@ -9,6 +9,7 @@ mod progress;
 mod report;
 mod run;
 mod settings;
+mod start;
 
 use std::{io, process::ExitCode};
 
@@ -39,6 +40,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::main(args),
         Command::Dump(args) => dump::main(args).map(|()| DONE),
         Command::Doctor(args) => doctor::main(args),
+        Command::Become { gate, command } => start::become_command(gate, command),
         Command::Completions { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "profiler", &mut io::stdout());
             Ok(DONE)

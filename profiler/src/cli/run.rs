@@ -1,10 +1,6 @@
 //! `profiler run`: everything that can fail fails first; then it profiles, then it writes.
 
-use std::{
-    os::unix::process::ExitStatusExt as _,
-    path::PathBuf,
-    process::{Child, Command},
-};
+use std::{os::unix::process::ExitStatusExt as _, path::PathBuf, process::Child};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -15,6 +11,7 @@ use super::{
     progress::Line,
     report,
     settings::{RunPlan, Whom, run_plan},
+    start::{CANNOT_START, Held},
 };
 use crate::{
     export::{self, Format, Sink},
@@ -50,16 +47,23 @@ pub(super) fn main(args: &RunArgs) -> Result<u8> {
         tick: TickProgram::Best,
     };
     let kernel = Kernel::load(options)?;
-    let (target, child) = start(&plan)?;
-    let line = Line::new(&format!("profiling process {}", target.pid), plan.quiet);
-    let outcome = profile(kernel, target, &plan, &line);
+    let (target, mut held) = start(&plan)?;
+    let pid = target.pid;
+    let line = Line::new(&format!("profiling process {pid}"), plan.quiet);
+    let outcome = profile(kernel, target, &plan, &line, || {
+        if let Some(held) = &mut held {
+            held.let_through();
+        }
+    });
     line.clear();
     let outcome = outcome?;
-    let status = child.map(|child| wait(child, outcome.end)).transpose()?;
+    let status = held.map(|held| wait(held.child, outcome.end)).transpose()?;
     if !outcome.python {
+        if status == Some(CANNOT_START) {
+            return Ok(FAILED);
+        }
         bail!(
-            "process {} never ran a Python interpreter: nothing was written; `profiler doctor --pid PID` tells what was looked for",
-            target.pid
+            "process {pid} ran no Python interpreter: nothing was written; `profiler doctor --pid PID` tells of a running process what was looked for"
         );
     }
     let why = match outcome.end {
@@ -92,34 +96,34 @@ fn open(plan: &RunPlan) -> Result<Outputs> {
     Ok(Outputs { profiles, ledger })
 }
 
-/// The target, and the child when we started it.
-fn start(plan: &RunPlan) -> Result<(Target, Option<Child>)> {
+/// The target, and the child that waits when we start it.
+fn start(plan: &RunPlan) -> Result<(Target, Option<Held>)> {
     match &plan.whom {
         Whom::Process(pid) => Ok((
             Target {
                 pid: *pid,
-                started_by_us: false,
+                command: None,
             },
             None,
         )),
         Whom::Command(words) => {
-            let (program, arguments) = words.split_first().context("no command was given")?;
-            let child = Command::new(program)
-                .args(arguments)
-                .spawn()
-                .with_context(|| format!("cannot start `{program}`"))?;
-            Ok((
-                Target {
-                    pid: Pid(child.id()),
-                    started_by_us: true,
-                },
-                Some(child),
-            ))
+            let held = Held::start(words)?;
+            let target = Target {
+                pid: Pid(held.child.id()),
+                command: Some(words.join(" ")),
+            };
+            Ok((target, Some(held)))
         }
     }
 }
 
-fn profile(kernel: Kernel, target: Target, plan: &RunPlan, line: &Line) -> Result<Outcome> {
+fn profile(
+    kernel: Kernel,
+    target: Target,
+    plan: &RunPlan,
+    line: &Line,
+    ticking: impl FnOnce(),
+) -> Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -144,7 +148,7 @@ fn profile(kernel: Kernel, target: Target, plan: &RunPlan, line: &Line) -> Resul
             });
         };
         let settings = plan.run.clone();
-        Ok(pipeline::run(kernel, target, settings, host, stop, &mut progress).await?)
+        Ok(pipeline::run(kernel, target, settings, host, ticking, stop, &mut progress).await?)
     })
 }
 

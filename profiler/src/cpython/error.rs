@@ -74,8 +74,9 @@ impl fmt::Display for CpythonError {
         match self {
             Self::NotFound(list) => write!(
                 f,
-                "no Python interpreter in this process; is it the right pid, or a launcher whose \
-                 child is the Python (try `run --subprocesses`)?{list}"
+                "no Python interpreter in it: looked for {}; give the pid of the Python itself, \
+                 which may be a child (`pgrep -a python` lists them)",
+                list.in_short()
             ),
             Self::TooOld {
                 image,

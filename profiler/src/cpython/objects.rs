@@ -52,9 +52,9 @@ impl ObjectError {
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
-            Self::Read(_) => "its memory could not be read",
+            Self::Read(_) => "its code object was gone before its name was read",
             Self::Null => "a null pointer where an object belongs",
-            Self::WrongType { .. } => "what is there is no code object",
+            Self::WrongType { .. } => "its code object was gone before its name was read",
             Self::OddString(_) => "its name is no str",
             Self::TooLong { .. } => "its size cannot be believed",
         }

@@ -43,6 +43,8 @@ struct Place {
     index: ThreadIndex,
     /// Whether a thread state of Python's was ever seen for it.
     python: bool,
+    /// Its time on a CPU up to its last tick.
+    sampled_until: DurationNs,
 }
 
 /// What a thread's first tick told of it.
@@ -112,9 +114,31 @@ impl People {
         if place >= self.everyone.len() {
             self.everyone.resize(place + 1, person);
         }
-        self.living.insert(tid, Place { index, python });
+        self.living.insert(
+            tid,
+            Place {
+                index,
+                python,
+                sampled_until: DurationNs(0),
+            },
+        );
         self.strangers.push(stranger);
         index
+    }
+
+    /// A thread was sampled when it had spent this on a CPU; what it was at its sample before.
+    pub(super) fn sampled(&mut self, tid: Tid, on_cpu: DurationNs) -> DurationNs {
+        match self.living.get_mut(&tid) {
+            // Less than before is a new account.
+            Some(place) if place.sampled_until <= on_cpu => {
+                std::mem::replace(&mut place.sampled_until, on_cpu)
+            }
+            Some(place) => {
+                place.sampled_until = on_cpu;
+                DurationNs(0)
+            }
+            None => DurationNs(0),
+        }
     }
 
     /// A thread has ended. Its last ticks may still come, since it runs on while the kernel takes
@@ -199,7 +223,7 @@ impl People {
             FxHashMap::default()
         };
         for stranger in strangers {
-            let Some(&Place { index, python }) = self.living.get(&stranger.tid) else {
+            let Some(&Place { index, python, .. }) = self.living.get(&stranger.tid) else {
                 continue;
             };
             let facts = self.facts.iter().find(|facts| facts.tid == stranger.tid);

@@ -21,7 +21,7 @@ use crate::{
     cpython::CpythonError,
     source::{Kernel, KernelError, ring::Ring},
     sys, wire,
-    words::MonotonicNs,
+    words::{MonotonicNs, Pid},
 };
 
 /// Why a run ended.
@@ -108,7 +108,8 @@ const STARTING: Duration = Duration::from_secs(5);
 /// How often CPUs that came online are looked for.
 const NEW_CPUS: Duration = Duration::from_secs(5);
 
-/// Profile `target` until the first of: its end, the duration, `stop`.
+/// Profile `target` until the first of: its end, the duration, `stop`. `ticking` is called once no
+/// tick will be missed any more.
 ///
 /// # Errors
 /// Everything that can fail, fails before the first tick. What fails later ends the run with a
@@ -118,17 +119,19 @@ pub async fn run(
     target: Target,
     settings: RunSettings,
     host: String,
+    ticking: impl FnOnce(),
     stop: impl Future<Output = ()>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Outcome, RunError> {
-    let attached = Attached::open(target.pid)?;
-    let command = attached
-        .process
-        .command_line()
-        .unwrap_or_default()
-        .join(" ");
+    let pid = target.pid;
+    let attached = Attached::open(pid)?;
+    let started_by_us = target.command.is_some();
+    let command = target.command.unwrap_or_else(|| {
+        let words = attached.process.command_line().unwrap_or_default();
+        words.join(" ")
+    });
     // Its own ticks must not be missed while the interpreter is looked for.
-    let runtime = if target.started_by_us {
+    let runtime = if started_by_us {
         None
     } else {
         Some(patiently(&attached).await?)
@@ -137,7 +140,7 @@ pub async fn run(
         .take_ring()
         .ok_or_else(|| io::Error::other("the ring is taken"))??;
     let since = sys::monotonic();
-    let meta = settings.meta(target.pid, command, host, since);
+    let meta = settings.meta(pid, command, host, since);
     let mut builder = ProfileBuilder::new(meta);
     if settings.timeline {
         builder = builder.with_timeline();
@@ -148,6 +151,7 @@ pub async fn run(
         None => session.plan_without_python(&mut kernel)?,
     }
     kernel.tick_everywhere()?;
+    ticking();
     let mut assembler = match settings.walk {
         // A walk from user space is the less wrong the sooner it is.
         Walk::User => Assembler::eager(),
@@ -163,14 +167,7 @@ pub async fn run(
         progress,
     )
     .await?;
-    Ok(close(
-        kernel,
-        &mut ring,
-        session,
-        &mut assembler,
-        target,
-        end,
-    )?)
+    Ok(close(kernel, &mut ring, session, &mut assembler, pid, end)?)
 }
 
 /// The interpreter of a process that was there before us; one that is just starting gets a while.
@@ -325,14 +322,14 @@ fn close(
     ring: &mut Ring,
     mut session: Session,
     assembler: &mut Assembler,
-    target: Target,
+    pid: Pid,
     end: End,
 ) -> Result<Outcome, KernelError> {
     let cost = kernel.cost();
     kernel.stop_ticking();
     let stopped = sys::monotonic();
-    let accounts = kernel.accounts(target.pid)?;
-    kernel.remove_plan(target.pid)?;
+    let accounts = kernel.accounts(pid)?;
+    kernel.remove_plan(pid)?;
     pump(ring, &mut session, assembler, None);
     session.end_batch();
     let counters: Counters = kernel.counters()?;

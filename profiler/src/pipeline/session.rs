@@ -192,7 +192,6 @@ impl Session {
 
     fn tick(&mut self, tick: &Tick) {
         self.received.ticks += u64::from(tick.periods);
-        let sample = sampler::sample(tick, self.settings.period());
         let state = tick.thread_state.map(|(state, _)| state);
         let thread = self.people.index(
             &self.attached,
@@ -202,6 +201,9 @@ impl Session {
             tick.tls_base,
             state,
         );
+        let before = tick.on_cpu.map(|now| self.people.sampled(tick.tid, now));
+        let before = before.unwrap_or_default();
+        let sample = sampler::sample(tick, sampler::weight(tick, before, self.settings.period()));
         let (frames, from) = self.frames(tick, state, sample.gc == Gc::Collecting);
         self.pending.push(Pending {
             thread,

@@ -20,12 +20,13 @@ pub enum Walk {
 }
 
 /// Whom to profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The process.
     pub pid: Pid,
-    /// Whether the profiler started it: then it need not run Python yet.
-    pub started_by_us: bool,
+    /// The command that it is about to become, when the profiler started it: it runs no Python
+    /// yet.
+    pub command: Option<String>,
 }
 
 /// Everything that a run needs to know.

@@ -114,6 +114,24 @@ pub struct Tried {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckList(pub Vec<Tried>);
 
+impl CheckList {
+    /// What was looked for and in how many places, the first few by name.
+    #[must_use]
+    pub fn in_short(&self) -> String {
+        const NAMED: usize = 3;
+        let name = |place: &str| place.rsplit('/').next().unwrap_or(place).to_owned();
+        let Some(first) = self.0.first() else {
+            return String::from("an interpreter among its mapped files, of which it has none");
+        };
+        let names: Vec<String> = self.0.iter().take(NAMED).map(|t| name(&t.place)).collect();
+        let more = match self.0.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("{} in {}{more}", first.wanted, names.join(", "))
+    }
+}
+
 impl fmt::Display for CheckList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for tried in self.0.iter().take(MAX_SHOWN) {

@@ -1,5 +1,7 @@
 //! Chains as a thread has them and as a hostile target makes them.
 
+use profiler_common::walk::MAX_WALK;
+
 use super::*;
 use crate::cpython::fake::Fake;
 use crate::cpython::{Layout, Runtime, Wishes, plan};
@@ -96,7 +98,7 @@ fn hostile_chains_end_and_say_how() {
     }
     fake.word("frame 2", layout.frame.previous, 0xDEAD_BEEF);
     check(&mut fake, &plan, ChainEnd::BadPointer);
-    let (mut fake, _, plan) = thread(3000, None);
+    let (mut fake, _, plan) = thread(MAX_WALK as usize + 1, None);
     check(&mut fake, &plan, ChainEnd::TooDeep);
 }
 
