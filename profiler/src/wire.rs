@@ -350,7 +350,10 @@ mod tests {
             (record(9, 40, &[], 40), WireError::UnknownKind(9)),
             (
                 record(1, 104, &[(frames, 1)], 104),
-                WireError::LengthMismatch { says: 120, has: 104 },
+                WireError::LengthMismatch {
+                    says: 120,
+                    has: 104,
+                },
             ),
             (
                 record(1, 104, &[(frames, u32::MAX)], 104),

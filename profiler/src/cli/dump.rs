@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::args::DumpArgs;
 use crate::{
+    export::printable,
     pipeline::{self, Attached, Seen, View},
     sample::{Activity, FramesFrom, Gil},
     stack::FrameKind,
@@ -59,7 +60,7 @@ fn print(out: &mut dyn Write, pid: u32, command: &str, view: &View, bold: bool) 
     } else {
         ("", "")
     };
-    writeln!(out, "Process {pid}: {command}")?;
+    writeln!(out, "Process {pid}: {}", printable(command))?;
     write!(
         out,
         "Python {} in {}",
@@ -71,7 +72,8 @@ fn print(out: &mut dyn Write, pid: u32, command: &str, view: &View, bold: bool) 
     }
     writeln!(out)?;
     for seen in &view.threads {
-        write!(out, "\n{on}Thread {} \"{}\"{off}: ", seen.tid, seen.name)?;
+        let name = printable(&seen.name);
+        write!(out, "\n{on}Thread {} \"{name}\"{off}: ", seen.tid)?;
         match reason(seen) {
             Some(reason) => write!(out, "blocked ({reason})")?,
             None => write!(out, "{}", seen.activity.key())?,
@@ -88,7 +90,7 @@ fn print(out: &mut dyn Write, pid: u32, command: &str, view: &View, bold: bool) 
         }
         writeln!(out)?;
         for frame in &seen.frames {
-            writeln!(out, "    {frame}")?;
+            writeln!(out, "    {}", printable(&frame.to_string()))?;
         }
         if seen.frames.is_empty() {
             writeln!(out, "    (no frames)")?;

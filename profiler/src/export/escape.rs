@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 /// `text` on one line, fit for a terminal and for XML: control characters, line separators
 /// and those that turn the direction of writing become `\n`, `\xNN` or `\u{NNNN}`.
-pub(super) fn printable(text: &str) -> Cow<'_, str> {
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_unprintable(c).then_some(c))
 }
 

@@ -8,6 +8,7 @@ use std::io;
 use crate::aggregate::Profile;
 
 mod escape;
+pub(crate) use escape::printable;
 pub mod flamegraph;
 mod fold;
 pub mod folded;

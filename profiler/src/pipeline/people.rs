@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     aggregate::{ProfileBuilder, ThreadIndex, ThreadInfo},
-    cpython::{Runtime, thread_names},
+    cpython::{Runtime, thread_names_of},
     target::Memory,
     threads::{Look, Registry, Rung, ScanWhom, StateFacts, ThreadFacts},
     words::{DurationNs, PthreadId, RemoteAddr, ThreadStateAddr, Tid},
@@ -218,7 +218,8 @@ impl People {
         };
         self.registry.look(&look, &attached.memory);
         let names = if strangers.iter().any(|stranger| stranger.state.is_some()) {
-            thread_names(runtime, &attached.memory)
+            let wanted = |id| strangers.iter().any(|stranger| stranger.tls_base == id);
+            thread_names_of(runtime, &attached.memory, &wanted)
         } else {
             FxHashMap::default()
         };
