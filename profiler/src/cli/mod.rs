@@ -9,6 +9,7 @@ mod progress;
 mod report;
 mod run;
 mod settings;
+mod signals;
 mod start;
 
 use std::{io, process::ExitCode};

@@ -3,6 +3,7 @@
 use std::{os::unix::process::ExitStatusExt as _, path::PathBuf, process::Child};
 
 use anyhow::{Context as _, Result, bail};
+use tokio::sync::oneshot;
 
 use super::{
     DONE, FAILED,
@@ -11,9 +12,11 @@ use super::{
     progress::Line,
     report,
     settings::{RunPlan, Whom, run_plan},
+    signals::{self, Word},
     start::{CANNOT_START, Held},
 };
 use crate::{
+    aggregate::Profile,
     export::{self, Format, Sink},
     pipeline::{self, Attached, End, Outcome, Target},
     source::{Kernel, KernelOptions, TickProgram, capabilities},
@@ -46,33 +49,35 @@ pub(super) fn main(args: &RunArgs) -> Result<u8> {
         wake_bytes: wake_bytes(&plan),
         tick: TickProgram::Best,
     };
+    let signals = signals::listen()?;
     let kernel = Kernel::load(options)?;
     let (target, mut held) = start(&plan)?;
     let pid = target.pid;
     let line = Line::new(&format!("profiling process {pid}"), plan.quiet);
-    let outcome = profile(kernel, target, &plan, &line, || {
+    let run = profile(kernel, target, &plan, &line, signals, || {
         if let Some(held) = &mut held {
             held.let_through();
         }
     });
     line.clear();
-    let outcome = outcome?;
-    let status = held.map(|held| wait(held.child, outcome.end)).transpose()?;
-    if !outcome.python {
-        if status == Some(CANNOT_START) {
-            return Ok(FAILED);
-        }
-        bail!(
-            "process {pid} ran no Python interpreter: nothing was written; `profiler doctor --pid PID` tells of a running process what was looked for"
-        );
+    let (outcome, word) = run?;
+    if outcome.python {
+        let why = match outcome.end {
+            End::Duration => "time is up",
+            End::Interrupted => "interrupted",
+            End::TargetEnded => "the target ended",
+        };
+        write(&plan, outputs, &outcome.profile, why)?;
     }
-    let why = match outcome.end {
-        End::Duration => "time is up",
-        End::Interrupted => "interrupted",
-        End::TargetEnded => "the target ended",
-    };
-    write(&plan, outputs, outcome, why)?;
-    Ok(status.unwrap_or(DONE))
+    let status = held.map(|held| wait(held.child, word)).transpose()?;
+    match (outcome.python, status) {
+        (true, status) => Ok(status.unwrap_or(DONE)),
+        // The child has said why.
+        (false, Some(CANNOT_START)) => Ok(FAILED),
+        (false, _) => bail!(
+            "process {pid} ran no Python interpreter: nothing was written; `profiler doctor --pid PID` tells of a running process what was looked for"
+        ),
+    }
 }
 
 /// Wake the profiler at every sample when it walks itself, else when an eighth of the ring waits.
@@ -122,8 +127,9 @@ fn profile(
     target: Target,
     plan: &RunPlan,
     line: &Line,
+    signals: oneshot::Receiver<Word>,
     ticking: impl FnOnce(),
-) -> Result<Outcome> {
+) -> Result<(Outcome, Option<Word>)> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -131,33 +137,20 @@ fn profile(
         .map(|name| name.nodename().to_string_lossy().into_owned())
         .unwrap_or_default();
     let mut progress = |progress| line.show(progress);
-    runtime.block_on(async {
-        let mut interrupts =
-            tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
-        let mut terminations =
-            tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-        let stop = async move {
-            tokio::select! {
-                _ = interrupts.recv() => {}
-                _ = terminations.recv() => {}
-            }
-            // A second one while we write gives up.
-            tokio::spawn(async move {
-                interrupts.recv().await;
-                std::process::exit(FAILED.into());
-            });
-        };
-        let settings = plan.run.clone();
-        Ok(pipeline::run(kernel, target, settings, host, ticking, stop, &mut progress).await?)
-    })
+    let mut word = None;
+    let stop = async { word = signals.await.ok() };
+    let settings = plan.run.clone();
+    let run = pipeline::run(kernel, target, settings, host, ticking, stop, &mut progress);
+    let outcome = runtime.block_on(run)?;
+    Ok((outcome, word))
 }
 
-/// A command outlives its profile when the time was up first: it goes on, and we wait for it.
-fn wait(mut child: Child, end: End) -> Result<u8> {
-    if end == End::Interrupted {
-        // The terminal sent it the same Ctrl-C; from `kill` it has to hear of it.
+/// The status of our command, which may well outlive its profile: then it goes on, and we wait.
+fn wait(mut child: Child, word: Option<Word>) -> Result<u8> {
+    if word == Some(Word::Terminate) {
         let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
-        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT);
+        // It may have ended by itself.
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
     }
     let status = child.wait().context("cannot wait for the command")?;
     let code = status
@@ -168,8 +161,7 @@ fn wait(mut child: Child, end: End) -> Result<u8> {
         .unwrap_or(FAILED))
 }
 
-fn write(plan: &RunPlan, outputs: Outputs, outcome: Outcome, why: &str) -> Result<()> {
-    let profile = &outcome.profile;
+fn write(plan: &RunPlan, outputs: Outputs, profile: &Profile, why: &str) -> Result<()> {
     let mut written: Vec<PathBuf> = Vec::new();
     for (sink, format) in outputs.profiles {
         written.push(sink.path().to_owned());
