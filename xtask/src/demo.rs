@@ -37,8 +37,9 @@ print(sys.executable)
 sys.exit(0 if known and has_gil else 1)";
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let profiler = test::build(!options.debug)?;
+    // First what fails at once.
     let python = python(options)?;
+    let profiler = test::build(!options.debug)?;
     let target = cache::target_dir(&cache::workspace_root());
     let (picture, report) = (target.join("demo.svg"), target.join("demo.txt"));
     let mut words = vec![
