@@ -13,7 +13,7 @@ use crate::{cache, setup, shell, test};
 /// What was typed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Use a debug build: it is there sooner and costs more while it profiles
+    /// Use a debug build: it is there a little sooner and costs more while it profiles
     #[arg(long)]
     debug: bool,
     /// The interpreter to run the program on [default: the first of python3, python3.15, …,
