@@ -19,6 +19,10 @@ use crate::pythons::Python;
 /// Every target program and what they share, as they are in `tests/targets`.
 const SCRIPTS: &[(&str, &str)] = &[
     ("truth.py", include_str!("../targets/truth.py")),
+    (
+        "busy_threads.py",
+        include_str!("../targets/busy_threads.py"),
+    ),
     ("c_call.py", include_str!("../targets/c_call.py")),
     ("count_work.py", include_str!("../targets/count_work.py")),
     ("gap_meter.c", include_str!("../targets/gap_meter.c")),

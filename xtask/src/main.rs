@@ -6,6 +6,7 @@ mod bench;
 mod build_ebpf;
 mod cache;
 mod demo;
+mod image;
 mod layouts;
 mod setup;
 mod shell;
@@ -41,6 +42,8 @@ enum Command {
     Tidy(tidy::Options),
     /// Measure the profiler by its own yardstick, beside its peers
     Bench(bench::Options),
+    /// Record processes of every interpreter as images for the tests
+    Image(image::Options),
     /// Measure again the layouts of CPython's structures
     Layouts(layouts::Options),
 }
@@ -64,6 +67,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Test(options) => test::run(&options)?,
         Command::Tidy(options) => tidy::run(&options)?,
         Command::Bench(options) => bench::run(&options)?,
+        Command::Image(options) => image::run(&options)?,
         Command::Layouts(options) => return layouts::run(&options),
     }
     Ok(ExitCode::SUCCESS)

@@ -65,21 +65,20 @@ impl Objects<'_> {
         not_null(self.memory.pointer(field)?)
     }
 
-    /// An attribute kept in an instance of a plain Python class, by an ASCII name.
+    /// Names and values of the attributes kept in an instance of a plain Python class, at most
+    /// [`MAX_ENTRIES`].
     ///
     /// # Errors
     /// When its memory cannot be read or a size in it is absurd.
-    pub fn attribute(
+    pub(super) fn attribute_entries(
         &self,
         object: RemoteAddr,
-        name: &str,
-    ) -> Result<Option<RemoteAddr>, ObjectError> {
-        let entries = match self.attributes(object)? {
-            Attributes::None => return Ok(None),
-            Attributes::Dict(dict) => self.dict_entries(dict)?,
-            Attributes::Values { keys, values } => self.entries(keys, values)?,
-        };
-        Ok(self.pick(&entries, name))
+    ) -> Result<Vec<(RemoteAddr, RemoteAddr)>, ObjectError> {
+        match self.attributes(object)? {
+            Attributes::None => Ok(Vec::new()),
+            Attributes::Dict(dict) => self.dict_entries(dict),
+            Attributes::Values { keys, values } => self.entries(keys, values),
+        }
     }
 
     fn attributes(&self, object: RemoteAddr) -> Result<Attributes, ObjectError> {
@@ -223,7 +222,11 @@ impl Objects<'_> {
     }
 
     /// The value whose key is the ASCII str `name`; keys are read all at once.
-    fn pick(&self, entries: &[(RemoteAddr, RemoteAddr)], name: &str) -> Option<RemoteAddr> {
+    pub(super) fn pick(
+        &self,
+        entries: &[(RemoteAddr, RemoteAddr)],
+        name: &str,
+    ) -> Option<RemoteAddr> {
         let fields = &self.layout.unicode;
         let (header, bytes) = (fields.ascii_size as usize, name.len());
         let mut buffer = vec![0; entries.len() * (header + bytes)];

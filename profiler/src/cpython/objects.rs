@@ -9,8 +9,9 @@ use super::layout::{Layout, UnicodeFields};
 use crate::target::{Memory, ReadError};
 use crate::words::RemoteAddr;
 
-/// Most code points of a str that are read; the rest is cut off and marked with `…`.
-pub const MAX_CODE_POINTS: usize = 64 * 1024;
+/// Most code points of a str that are read; the rest is cut off and marked with `…`. A path has
+/// at most as many, and of five hundred frames each may have two names of its own.
+pub const MAX_CODE_POINTS: usize = 4096;
 /// A str said to be longer than this is taken for garbage rather than for a long one.
 const MAX_BELIEVED_LENGTH: u64 = 1 << 32;
 /// Most bytes of a type's name.

@@ -5,9 +5,14 @@
 
 use rustc_hash::FxHashMap;
 
+use super::objects::Objects;
 use super::runtime::Runtime;
 use crate::target::Memory;
 use crate::words::{InterpreterAddr, PthreadId, RemoteAddr};
+
+/// Most entries of dicts that are looked at for all names together: a thread has some fifteen
+/// attributes, and each table by itself may be said to be long.
+const MAX_ENTRIES: usize = 1 << 20;
 
 /// The names of the threads that Python started, in all interpreters.
 #[must_use]
@@ -23,39 +28,69 @@ pub fn thread_names_of(
     memory: &dyn Memory,
     wanted: &dyn Fn(PthreadId) -> bool,
 ) -> FxHashMap<PthreadId, String> {
-    let mut names = FxHashMap::default();
+    let mut search = Search {
+        runtime,
+        objects: runtime.objects(memory),
+        wanted,
+        left: MAX_ENTRIES,
+        names: FxHashMap::default(),
+    };
     for interpreter in runtime.interpreters(memory).unwrap_or_default() {
         // The main interpreter comes last and has the last word on a thread that several use.
-        names_of(runtime, memory, interpreter, wanted, &mut names);
+        search.names_of(interpreter);
     }
-    names
+    search.names
 }
 
-fn names_of(
-    runtime: &Runtime,
-    memory: &dyn Memory,
-    interpreter: InterpreterAddr,
-    wanted: &dyn Fn(PthreadId) -> bool,
-    names: &mut FxHashMap<PthreadId, String>,
-) -> Option<()> {
-    let objects = runtime.objects(memory);
-    let tagged = runtime.version().is_at_least(12);
-    let modules = RemoteAddr::from(interpreter).plus(runtime.layout().interp.modules.into());
-    let modules = memory.pointer(modules).ok()?;
-    let threading = objects.dict_get(modules, "threading").ok()??;
-    let variables = objects.module_dict(threading).ok()?;
-    let active = objects.dict_get(variables, "_active").ok()??;
-    for (ident, thread) in objects.dict_entries(active).ok()? {
-        let Ok(ident) = objects.small_int(ident, tagged).map(PthreadId) else {
-            continue;
-        };
-        if !wanted(ident) {
-            continue;
+type Entries = Vec<(RemoteAddr, RemoteAddr)>;
+
+struct Search<'a> {
+    runtime: &'a Runtime,
+    objects: Objects<'a>,
+    wanted: &'a dyn Fn(PthreadId) -> bool,
+    /// Entries that may still be looked at.
+    left: usize,
+    names: FxHashMap<PthreadId, String>,
+}
+
+impl Search<'_> {
+    fn names_of(&mut self, interpreter: InterpreterAddr) -> Option<()> {
+        let objects = self.objects;
+        let tagged = self.runtime.version().is_at_least(12);
+        let modules = self.runtime.layout().interp.modules;
+        let modules = RemoteAddr::from(interpreter).plus(modules.into());
+        let modules = objects.memory.pointer(modules).ok()?;
+        let threading = self.entry(modules, "threading")?;
+        let variables = objects.module_dict(threading).ok()?;
+        let active = self.entry(variables, "_active")?;
+        let threads = objects.dict_entries(active).ok()?;
+        for (ident, thread) in self.spend(threads)? {
+            let Ok(ident) = objects.small_int(ident, tagged).map(PthreadId) else {
+                continue;
+            };
+            if !(self.wanted)(ident) {
+                continue;
+            }
+            let attributes = objects.attribute_entries(thread).unwrap_or_default();
+            let attributes = self.spend(attributes)?;
+            let name = objects.pick(&attributes, "_name");
+            if let Some(name) = name.and_then(|name| objects.string(name).ok()) {
+                self.names.insert(ident, name);
+            }
         }
-        let name = objects.attribute(thread, "_name").ok().flatten();
-        if let Some(name) = name.and_then(|name| objects.string(name).ok()) {
-            names.insert(ident, name);
-        }
+        Some(())
     }
-    Some(())
+
+    fn entry(&mut self, dict: RemoteAddr, name: &str) -> Option<RemoteAddr> {
+        let entries = self.objects.dict_entries(dict).ok()?;
+        let entries = self.spend(entries)?;
+        self.objects.pick(&entries, name)
+    }
+
+    /// The entries, if they are still to be looked at.
+    fn spend(&mut self, entries: Entries) -> Option<Entries> {
+        // One more, since an empty table has cost its reads as well.
+        self.left = self.left.checked_sub(entries.len() + 1)?;
+        Some(entries)
+    }
 }

@@ -7,12 +7,74 @@ use rustc_hash::FxHashMap;
 use crate::{
     aggregate::{ProfileBuilder, ThreadIndex, ThreadInfo},
     cpython::{Runtime, thread_names_of},
-    target::Memory,
+    target::{Maps, Memory, TaskFacts},
     threads::{Look, Registry, Rung, ScanWhom, StateFacts, ThreadFacts},
-    words::{DurationNs, PthreadId, RemoteAddr, ThreadStateAddr, Tid},
+    words::{DurationNs, InnerTid, Pid, PthreadId, RemoteAddr, ThreadStateAddr, Tid},
 };
 
 use super::attach::Attached;
+
+/// Who can be asked about the threads of one process: the process itself, as a rule.
+pub(super) trait Witness {
+    /// The process.
+    fn pid(&self) -> Pid;
+    /// What the kernel has of a thread; none when it is gone.
+    fn task(&self, tid: Tid) -> Option<TaskFacts>;
+    /// The user stack pointer of a thread that is blocked in the kernel.
+    fn stack_pointer(&self, tid: Tid) -> Option<RemoteAddr>;
+    /// The mappings; none when the process is gone.
+    fn maps(&self) -> Option<Maps>;
+    /// The memory.
+    fn memory(&self) -> &dyn Memory;
+}
+
+impl Witness for Attached {
+    fn pid(&self) -> Pid {
+        self.process.pid()
+    }
+
+    fn task(&self, tid: Tid) -> Option<TaskFacts> {
+        self.process.task(tid).ok()
+    }
+
+    fn stack_pointer(&self, tid: Tid) -> Option<RemoteAddr> {
+        self.process.in_kernel(tid).ok()?.stack_pointer()
+    }
+
+    fn maps(&self) -> Option<Maps> {
+        self.process.maps().ok()
+    }
+
+    fn memory(&self) -> &dyn Memory {
+        &self.memory
+    }
+}
+
+/// Who can be asked about the Python side of it: the runtime, as a rule.
+pub(super) trait PythonWitness {
+    /// The kernel's id of the thread that a state was made for, where the state has it.
+    fn native_id(&self, memory: &dyn Memory, state: ThreadStateAddr) -> Option<InnerTid>;
+    /// What the program calls those of its threads that are wanted.
+    fn names(
+        &self,
+        memory: &dyn Memory,
+        wanted: &dyn Fn(PthreadId) -> bool,
+    ) -> FxHashMap<PthreadId, String>;
+}
+
+impl PythonWitness for Runtime {
+    fn native_id(&self, memory: &dyn Memory, state: ThreadStateAddr) -> Option<InnerTid> {
+        self.thread_state_at(memory, state).ok()?.native_thread_id
+    }
+
+    fn names(
+        &self,
+        memory: &dyn Memory,
+        wanted: &dyn Fn(PthreadId) -> bool,
+    ) -> FxHashMap<PthreadId, String> {
+        thread_names_of(self, memory, wanted)
+    }
+}
 
 /// One thread of the profile.
 #[derive(Clone, Debug)]
@@ -35,6 +97,8 @@ pub(super) struct People {
     facts: Vec<ThreadFacts>,
     states: Vec<StateFacts>,
     registry: Registry,
+    /// Where the process's first stack begins.
+    start_stack: Option<RemoteAddr>,
 }
 
 /// Where a living thread stands.
@@ -51,7 +115,8 @@ struct Place {
 #[derive(Clone, Copy, Debug)]
 struct Stranger {
     tid: Tid,
-    sp: RemoteAddr,
+    /// None when it was never sampled.
+    sp: Option<RemoteAddr>,
     tls_base: PthreadId,
     state: Option<ThreadStateAddr>,
 }
@@ -60,10 +125,10 @@ impl People {
     /// The index of a thread, known or new.
     pub(super) fn index(
         &mut self,
-        attached: &Attached,
+        process: &impl Witness,
         builder: &mut ProfileBuilder,
         tid: Tid,
-        sp: RemoteAddr,
+        sp: Option<RemoteAddr>,
         tls_base: PthreadId,
         state: Option<ThreadStateAddr>,
     ) -> ThreadIndex {
@@ -74,7 +139,7 @@ impl People {
             state,
         };
         let Some(place) = self.living.get_mut(&tid) else {
-            return self.welcome(attached, builder, stranger);
+            return self.welcome(process, builder, stranger);
         };
         // A thread has no state of Python's until it first calls into it.
         if !place.python && state.is_some() {
@@ -87,17 +152,16 @@ impl People {
     /// Give a thread its place; it bears the kernel's name for it until Python's is known.
     fn welcome(
         &mut self,
-        attached: &Attached,
+        process: &impl Witness,
         builder: &mut ProfileBuilder,
         stranger: Stranger,
     ) -> ThreadIndex {
         let Stranger { tid, tls_base, .. } = stranger;
-        let name = attached
-            .process
+        let name = process
             .task(tid)
-            .map_or_else(|_| format!("thread {tid}"), |task| task.name);
+            .map_or_else(|| format!("thread {tid}"), |task| task.name);
         let python = stranger.state.is_some();
-        let pid = attached.process.pid();
+        let pid = process.pid();
         let index = builder.thread(ThreadInfo {
             pid,
             tid,
@@ -148,6 +212,10 @@ impl People {
             && let Some(person) = self.everyone.get_mut(place.index.0 as usize)
         {
             person.final_on_cpu = Some(on_cpu);
+            // Its state is no evidence any more: an id that nobody has would look like the one
+            // that is left over for the first thread.
+            let gone = person.pthread_id;
+            self.states.retain(|facts| Some(facts.pthread_id) != gone);
         }
         self.facts.retain(|facts| facts.tid != tid);
         self.registry.forget(tid);
@@ -164,6 +232,10 @@ impl People {
     pub(super) fn forget_python(&mut self) {
         self.states.clear();
         self.registry = Registry::new();
+        self.start_stack = None;
+        for place in self.living.values_mut() {
+            place.python = false;
+        }
     }
 
     /// Whether somebody waits to be identified.
@@ -174,30 +246,28 @@ impl People {
     /// Climb the ladder for those who came since the last look, and learn their names.
     pub(super) fn look(
         &mut self,
-        attached: &Attached,
-        runtime: &Runtime,
+        process: &impl Witness,
+        python: &impl PythonWitness,
         builder: &mut ProfileBuilder,
     ) {
         let strangers = std::mem::take(&mut self.strangers);
-        let pid = attached.process.pid();
-        let Ok(maps) = attached.process.maps() else {
+        let Some(maps) = process.maps() else {
             return;
         };
-        let mut start_stack = None;
+        let memory = process.memory();
         for stranger in &strangers {
-            let Ok(task) = attached.process.task(stranger.tid) else {
+            let Some(task) = process.task(stranger.tid) else {
                 continue;
             };
-            if stranger.tid.0 == pid.0 {
-                start_stack = task.start_stack;
-            }
+            // The same for every thread of the process, and kept: the first stack must not be
+            // taken for another's when its own thread was met in an earlier look.
+            self.start_stack = task.start_stack.or(self.start_stack);
+            // A thread without a tick is blocked as a rule, and then the kernel tells its place.
+            let sp = stranger.sp.or_else(|| process.stack_pointer(stranger.tid));
             self.facts.retain(|facts| facts.tid != stranger.tid);
-            self.facts.push(ThreadFacts::new(&task, Some(stranger.sp)));
+            self.facts.push(ThreadFacts::new(&task, sp));
             if let Some(state) = stranger.state {
-                let native_id = runtime
-                    .thread_state_at(&attached.memory, state)
-                    .ok()
-                    .and_then(|state| state.native_thread_id);
+                let native_id = python.native_id(memory, state);
                 self.states
                     .retain(|facts| facts.pthread_id != stranger.tls_base);
                 self.states.push(StateFacts {
@@ -209,32 +279,38 @@ impl People {
             self.registry.note_tls_base(stranger.tid, stranger.tls_base);
         }
         let look = Look {
-            pid,
-            start_stack,
+            pid: process.pid(),
+            start_stack: self.start_stack,
             maps: &maps,
             threads: &self.facts,
             states: &self.states,
             scan: ScanWhom::Everyone,
         };
-        self.registry.look(&look, &attached.memory);
+        self.registry.look(&look, &memory);
         let names = if strangers.iter().any(|stranger| stranger.state.is_some()) {
             let wanted = |id| strangers.iter().any(|stranger| stranger.tls_base == id);
-            thread_names_of(runtime, &attached.memory, &wanted)
+            python.names(memory, &wanted)
         } else {
             FxHashMap::default()
         };
         for stranger in strangers {
-            let Some(&Place { index, python, .. }) = self.living.get(&stranger.tid) else {
+            let Some(&Place {
+                index,
+                python: is_python,
+                ..
+            }) = self.living.get(&stranger.tid)
+            else {
                 continue;
             };
             let facts = self.facts.iter().find(|facts| facts.tid == stranger.tid);
             let kernels = facts.map(|facts| &facts.name);
-            if python && let Some(name) = names.get(&stranger.tls_base).or(kernels) {
+            if is_python && let Some(name) = names.get(&stranger.tls_base).or(kernels) {
                 builder.rename(index, name, true);
             }
             if let Some(found) = self.registry.by_tid(stranger.tid)
                 && let Some(person) = self.everyone.get_mut(index.0 as usize)
             {
+                person.pthread_id = Some(found.pthread_id);
                 person.matched_by.clone_from(&found.matched_by);
             }
         }
@@ -268,3 +344,6 @@ pub(super) fn all_states(
         .map(|state| (state.pthread_id, state.addr))
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,7 +23,7 @@ use crate::{
     source::{Kernel, KernelError},
     stack::StackId,
     wire::{Event, Tick},
-    words::{MonotonicNs, Pid, PthreadId, RemoteAddr, ThreadStateAddr, Tid},
+    words::{MonotonicNs, Pid, PthreadId, ThreadStateAddr, Tid},
 };
 
 /// Where a sample's stack will come from at the end of its batch.
@@ -197,7 +197,7 @@ impl Session {
             &self.attached,
             &mut self.builder,
             tick.tid,
-            tick.sp,
+            Some(tick.sp),
             tick.tls_base,
             state,
         );
@@ -317,7 +317,7 @@ impl Session {
                 &self.attached,
                 &mut self.builder,
                 *tid,
-                RemoteAddr(0),
+                None,
                 tls_base,
                 state.map(|(_, state)| *state),
             );

@@ -136,7 +136,7 @@ fn pointers_to_nowhere_are_errors() {
             Err(ObjectError::Read(_))
         ));
         assert!(matches!(
-            objects.attribute(addr, "x"),
+            objects.attribute_entries(addr),
             Err(ObjectError::Read(_))
         ));
     }

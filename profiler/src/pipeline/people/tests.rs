@@ -1,0 +1,309 @@
+//! Threads that come, go and come again under the same ids, as the events of a run tell of them.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::{
+    aggregate::ProfileMeta,
+    target::{Backing, Mapping, Perms, ReadError, ReadErrorKind, TaskState},
+    words::{MonotonicNs, StartTime},
+};
+
+const PID: u32 = 100;
+const FIRST_STACK: u64 = 0x7ffd_0000_0000;
+const FIRST: PthreadId = PthreadId(0x7f90_0000_0740);
+const STACK_BYTES: u64 = 0x4000;
+
+/// Where the control block of the other thread on stack `number` is, at its top.
+fn block(number: u64) -> PthreadId {
+    PthreadId(0x7f00_0000_0000 + number * 0x10_0000 + 0x3700)
+}
+
+/// A process made of the threads that it has now; memory is words, and zeroes within a mapping.
+#[derive(Default)]
+struct Fake {
+    tasks: BTreeMap<Tid, TaskFacts>,
+    words: BTreeMap<u64, u64>,
+    /// Where blocked threads are.
+    blocked: BTreeMap<Tid, RemoteAddr>,
+}
+
+impl Fake {
+    fn begin(&mut self, tid: u32, started: u64, id: PthreadId) {
+        let task = TaskFacts {
+            tid: Tid(tid),
+            started: StartTime(started),
+            inner: Some(InnerTid(tid)),
+            name: format!("kernel's {tid}"),
+            state: TaskState::Running,
+            cpu: DurationNs(0),
+            start_stack: Some(RemoteAddr(FIRST_STACK + 0x3800)),
+        };
+        self.tasks.insert(Tid(tid), task);
+        self.words.insert(id.0, id.0);
+        self.words.insert(id.0 + 0x10, id.0);
+        self.words.insert(id.0 + 0x2d0, tid.into());
+    }
+
+    /// The stack and its block stay mapped, for the C library keeps them for the next thread.
+    fn end(&mut self, tid: u32, id: PthreadId) {
+        self.tasks.remove(&Tid(tid));
+        self.words.insert(id.0 + 0x2d0, 0);
+    }
+
+    fn mapping(start: u64) -> Mapping {
+        Mapping {
+            start: RemoteAddr(start),
+            end: RemoteAddr(start + STACK_BYTES),
+            perms: Perms::default(),
+            offset: 0,
+            dev: (0, 0),
+            inode: 0,
+            backing: Backing::Anonymous,
+        }
+    }
+}
+
+impl Memory for Fake {
+    fn read(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<(), ReadError> {
+        let maps = self.maps().unwrap_or_default();
+        let bytes = buf.len();
+        if maps.at(addr).is_none() || maps.at(addr.plus(bytes as u64 - 1)).is_none() {
+            let kind = ReadErrorKind::Unmapped;
+            return Err(ReadError { addr, bytes, kind });
+        }
+        for (at, byte) in (addr.0..).zip(buf) {
+            let word = self.words.get(&(at & !7)).copied().unwrap_or(0);
+            *byte = word.to_le_bytes()[(at % 8) as usize];
+        }
+        Ok(())
+    }
+}
+
+impl Witness for Fake {
+    fn pid(&self) -> Pid {
+        Pid(PID)
+    }
+
+    fn task(&self, tid: Tid) -> Option<TaskFacts> {
+        self.tasks.get(&tid).cloned()
+    }
+
+    fn stack_pointer(&self, tid: Tid) -> Option<RemoteAddr> {
+        self.blocked.get(&tid).copied()
+    }
+
+    fn maps(&self) -> Option<Maps> {
+        let others = (1..=4).map(|number| block(number).0 & !0xfff);
+        let all = others.map(|top| top + 0x1000 - STACK_BYTES);
+        let all = all.chain([FIRST.0 & !0xfff, FIRST_STACK]);
+        Some(Maps::new(all.map(Self::mapping).collect()))
+    }
+
+    fn memory(&self) -> &dyn Memory {
+        self
+    }
+}
+
+/// An interpreter without native ids (to 3.10) that calls threads by their pthread ids.
+struct Old;
+
+impl PythonWitness for Old {
+    fn native_id(&self, _: &dyn Memory, _: ThreadStateAddr) -> Option<InnerTid> {
+        None
+    }
+
+    fn names(
+        &self,
+        _: &dyn Memory,
+        wanted: &dyn Fn(PthreadId) -> bool,
+    ) -> FxHashMap<PthreadId, String> {
+        let ids = (1..=4).map(block).chain([FIRST]);
+        let ids = ids.filter(|id| wanted(*id));
+        ids.map(|id| (id, format!("Python's {id}"))).collect()
+    }
+}
+
+fn builder() -> ProfileBuilder {
+    ProfileBuilder::new(ProfileMeta {
+        pid: Pid(PID),
+        command: String::new(),
+        python: String::new(),
+        build: String::new(),
+        mode: String::new(),
+        engine: String::new(),
+        rate_hz: 99,
+        period: DurationNs(1),
+        clock: String::new(),
+        host: String::new(),
+        started_at: std::time::SystemTime::UNIX_EPOCH,
+        start: MonotonicNs(0),
+    })
+}
+
+/// A run: who was seen, in what order.
+struct Run {
+    process: Fake,
+    people: People,
+    builder: ProfileBuilder,
+}
+
+impl Run {
+    fn new() -> Self {
+        Self {
+            process: Fake::default(),
+            people: People::default(),
+            builder: builder(),
+        }
+    }
+
+    fn tick(&mut self, tid: u32, id: PthreadId) -> u32 {
+        let sp = if id == FIRST {
+            FIRST_STACK + 0x2000
+        } else {
+            id.0 - 0x800
+        };
+        self.meet(tid, id, Some(RemoteAddr(sp)))
+    }
+
+    fn meet(&mut self, tid: u32, id: PthreadId, sp: Option<RemoteAddr>) -> u32 {
+        let state = Some(ThreadStateAddr(id.0 + 1));
+        let index = self
+            .people
+            .index(&self.process, &mut self.builder, Tid(tid), sp, id, state);
+        index.0
+    }
+
+    fn look(&mut self) {
+        self.people.look(&self.process, &Old, &mut self.builder);
+    }
+
+    fn matched_by(&self, index: u32) -> &[Rung] {
+        &self.people.everyone()[index as usize].matched_by
+    }
+
+    fn names(self) -> Vec<String> {
+        let end = MonotonicNs(1);
+        let ledger = self.builder.ledger(end);
+        let profile = self.builder.close(end, ledger);
+        let threads = profile.threads().iter();
+        threads.map(|thread| thread.name.clone()).collect()
+    }
+}
+
+use Rung::{ControlBlock, MainThread, StackScan, TlsBase};
+
+#[test]
+fn a_thread_id_that_comes_again_is_somebody_else() {
+    let mut run = Run::new();
+    run.process.begin(PID, 1, FIRST);
+    run.process.begin(101, 5, block(1));
+    assert_eq!(run.tick(101, block(1)), 0);
+    run.look();
+    // It runs on for a moment after its end was told.
+    run.people.leave(Tid(101), DurationNs(70));
+    assert_eq!(run.tick(101, block(1)), 0);
+    run.process.end(101, block(1));
+    // The same id and the same stack, but another thread.
+    run.process.begin(101, 9, block(1));
+    run.people.make_room(Tid(101));
+    assert!(!run.people.knows(Tid(101)));
+    assert_eq!(run.tick(101, block(1)), 1);
+    run.look();
+    assert_eq!(run.matched_by(1), [TlsBase, ControlBlock, StackScan]);
+    let final_on_cpu: Vec<_> = run
+        .people
+        .everyone()
+        .iter()
+        .map(|p| p.final_on_cpu)
+        .collect();
+    assert_eq!(final_on_cpu, [Some(DurationNs(70)), None]);
+    assert_eq!(run.people.contradictions(), 0);
+}
+
+#[test]
+fn a_thread_that_ended_is_not_looked_at_and_keeps_what_is_known() {
+    let mut run = Run::new();
+    run.process.begin(101, 5, block(1));
+    run.tick(101, block(1));
+    run.look();
+    run.people.leave(Tid(101), DurationNs(70));
+    run.process.end(101, block(1));
+    run.process.begin(102, 6, block(2));
+    run.tick(102, block(2));
+    run.look();
+    assert_eq!(run.matched_by(0), [TlsBase, ControlBlock, StackScan]);
+    assert_eq!(run.matched_by(1), [TlsBase, ControlBlock, StackScan]);
+    let named = |number| format!("Python's {}", block(number));
+    assert_eq!(run.names(), [named(1), named(2)]);
+}
+
+#[test]
+fn the_first_thread_is_the_one_left_over_although_others_have_ended() {
+    let mut run = Run::new();
+    run.process.begin(PID, 1, FIRST);
+    for number in 1..=3 {
+        let tid = 100 + number as u32;
+        run.process.begin(tid, 5, block(number));
+        run.tick(tid, block(number));
+        run.look();
+        run.people.leave(Tid(tid), DurationNs(1));
+        run.process.end(tid, block(number));
+    }
+    assert_eq!(run.tick(PID, FIRST), 3);
+    run.look();
+    assert_eq!(run.matched_by(3), [TlsBase, ControlBlock, MainThread]);
+    assert_eq!(run.people.states.len(), 1);
+}
+
+#[test]
+fn the_first_stack_stays_the_first_ones_when_others_come_later() {
+    let mut run = Run::new();
+    run.process.begin(PID, 1, FIRST);
+    run.process.begin(101, 5, block(1));
+    // As if the first thread kept the other's block address at that very place of its stack.
+    run.tick(PID, FIRST);
+    run.look();
+    run.tick(101, block(1));
+    run.look();
+    assert_eq!(run.matched_by(0), [TlsBase, ControlBlock, MainThread]);
+    assert_eq!(run.matched_by(1), [TlsBase, ControlBlock, StackScan]);
+    assert_eq!(
+        run.people.start_stack,
+        Some(RemoteAddr(FIRST_STACK + 0x3800))
+    );
+}
+
+#[test]
+fn a_thread_without_a_tick_is_found_where_the_kernel_says_it_blocks() {
+    let mut run = Run::new();
+    run.process.begin(101, 5, block(1));
+    run.process.begin(102, 5, block(2));
+    let place = RemoteAddr(block(1).0 - 0x400);
+    run.process.blocked.insert(Tid(101), place);
+    run.meet(101, block(1), None);
+    run.meet(102, block(2), None);
+    run.look();
+    assert_eq!(run.matched_by(0), [TlsBase, ControlBlock, StackScan]);
+    assert_eq!(run.matched_by(1), [TlsBase, ControlBlock]);
+}
+
+#[test]
+fn another_program_in_the_same_process_begins_anew() {
+    let mut run = Run::new();
+    run.process.begin(PID, 1, FIRST);
+    run.tick(PID, FIRST);
+    run.look();
+    run.people.forget_python();
+    assert!(run.people.states.is_empty());
+    assert_eq!(run.people.start_stack, None);
+    // It is the same thread of the kernel, but not of Python, and its stacks lie elsewhere.
+    run.process.end(PID, FIRST);
+    run.process.begin(PID, 1, block(4));
+    assert_eq!(run.tick(PID, block(4)), 0);
+    run.look();
+    let person = &run.people.everyone()[0];
+    assert_eq!(person.pthread_id, Some(block(4)));
+    assert_eq!(person.matched_by, [TlsBase, ControlBlock, StackScan]);
+    assert_eq!(run.names(), [format!("Python's {}", block(4))]);
+}
