@@ -261,6 +261,11 @@ impl Chain {
         self.steps += 1;
         let plan = &self.plan;
         if !reader.block(frame, plan.frame_bytes, block) {
+            // A page that is not there proves nothing of a pointer that may well be one.
+            if is_user_address(frame) {
+                self.end = END_UNREADABLE;
+                return false;
+            }
             return self.stop(END_UNREADABLE);
         }
         self.frame = block.u64(plan.frame_previous);
@@ -345,6 +350,13 @@ impl Chain {
             kept: if self.depth < both { self.depth } else { both },
         }
     }
+}
+
+/// Whether a process can have memory there: not in the first 64 KiB, which the kernel keeps empty,
+/// and in the lower half that programs get unless they ask for more.
+#[inline(always)]
+const fn is_user_address(addr: u64) -> bool {
+    addr >= 1 << 16 && addr < 1 << 47
 }
 
 /// Follow the chain from `first` to its root and keep both ends in `frames`: the driver for all

@@ -151,7 +151,7 @@ fn a_stale_first_frame_is_not_believed() {
     fake.word("shim", frame.code, 0);
     fake.word("shim", frame.instr, 0);
     fake.put("shim", owner, &[3; 8]);
-    let mut check = |fake: &mut Fake, expected: &[u64]| {
+    let check = |fake: &mut Fake, expected: &[u64]| {
         let chain = chain(fake, &plan);
         assert_eq!(
             (instrs(&chain).as_slice(), chain.end),
