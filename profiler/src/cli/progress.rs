@@ -21,9 +21,10 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// A line about `what`; none when `quiet`.
-    pub(super) fn new(what: &str, quiet: bool) -> Self {
-        if quiet || !io::stderr().is_terminal() {
+    /// A line about `what`; none when `quiet`, and one that does not move when the terminal is
+    /// `shared` with a command that writes to it too.
+    pub(super) fn new(what: &str, quiet: bool, shared: bool) -> Self {
+        if quiet || shared || !io::stderr().is_terminal() {
             let word = (!quiet).then(|| what.to_owned());
             return Self {
                 bar: None,
