@@ -42,9 +42,13 @@ impl Assembler {
         self.waiting.push(event);
     }
 
-    /// The events that are older than the horizon at `now`, oldest first.
+    /// The events that are older than the horizon at `now`, oldest first; at the end of time,
+    /// which is when nothing more will come, all of them.
     pub fn settled(&mut self, now: MonotonicNs) -> impl Iterator<Item = Event> {
-        let horizon = MonotonicNs(now.0.saturating_sub(self.horizon));
+        let horizon = match now {
+            MonotonicNs(u64::MAX) => now,
+            MonotonicNs(now) => MonotonicNs(now.saturating_sub(self.horizon)),
+        };
         // Stable: events of one instant keep the ring's order.
         self.waiting.sort_by_key(Event::time);
         let settled = self
@@ -90,5 +94,14 @@ mod tests {
             times(assembler.settled(MonotonicNs(u64::MAX))),
             [HORIZON_NS + 50]
         );
+    }
+
+    #[test]
+    fn at_the_end_nothing_waits_any_more() {
+        let mut assembler = Assembler::default();
+        assembler.push(exec(u64::MAX));
+        assembler.push(exec(u64::MAX - 1));
+        let all = times(assembler.settled(MonotonicNs(u64::MAX)));
+        assert_eq!(all, [u64::MAX - 1, u64::MAX]);
     }
 }

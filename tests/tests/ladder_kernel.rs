@@ -12,7 +12,9 @@ use tests::rung::{self, Rung};
 use tests::target::{Account, Target};
 
 /// Long enough for the rarest of fifty threads to have a tick.
-const WATCHED: [&str; 4] = ["-r", "499", "-d", "2"];
+const OFTEN: [&str; 4] = ["-r", "499", "-d", "2"];
+/// So rarely that most threads have none.
+const RARELY: [&str; 4] = ["-r", "1", "-d", "2"];
 
 /// The rungs that apply, strongest first.
 fn rungs(python: &Python, is_main: bool) -> Vec<&'static str> {
@@ -26,27 +28,29 @@ fn rungs(python: &Python, is_main: bool) -> Vec<&'static str> {
     rungs
 }
 
-fn watch(python: &Python, threads: usize) -> Result<(Ledger, Vec<Account>)> {
+fn watch(python: &Python, threads: usize, how: &[&str; 4]) -> Result<(Ledger, Vec<Account>)> {
     let mut target = Target::start(python, "busy_threads.py", &[&threads.to_string()])?;
     target.tell("go")?;
     target.expect("running")?;
-    let profiler = Running::on(target.pid(), &WATCHED)?;
+    let profiler = Running::on(target.pid(), how)?;
     let finished = profiler.finish()?.success()?;
     target.tell("stop")?;
     Ok((finished.ledger()?, target.done()?))
 }
 
 fn is_who_it_says(python: &Python, thread: &Thread, account: &Account) -> Result<()> {
-    let is_main = account.name == "main";
     ensure!(thread.python, "it is not known as Python's");
-    ensure!(thread.samples > 0, "it has no samples");
     ensure!(
         thread.pthread_id == Some(account.ident),
         "its pthread id is {}, not {:?}",
         account.ident,
         thread.pthread_id
     );
-    let expected = rungs(python, is_main);
+    let mut expected = rungs(python, account.name == "main");
+    if thread.samples == 0 && thread.matched_by.len() < expected.len() {
+        // Without a tick its stack pointer is known only while it is blocked, and it may run.
+        expected.pop();
+    }
     ensure!(
         thread.matched_by == expected,
         "it is named by {:?}, not by {expected:?}",
@@ -55,8 +59,10 @@ fn is_who_it_says(python: &Python, thread: &Thread, account: &Account) -> Result
     Ok(())
 }
 
-fn check(python: &Python, threads: usize) -> Result<()> {
-    let (ledger, accounts) = watch(python, threads)?;
+fn check(python: &Python, threads: usize, how: &[&str; 4]) -> Result<()> {
+    let (ledger, accounts) = watch(python, threads, how)?;
+    let unsampled = ledger.threads.iter().any(|thread| thread.samples == 0);
+    ensure!(*how == RARELY || !unsampled, "a thread has no samples");
     ensure!(accounts.len() == threads, "{} accounts", accounts.len());
     for account in &accounts {
         let thread = ledger
@@ -78,13 +84,13 @@ fn check(python: &Python, threads: usize) -> Result<()> {
     Ok(())
 }
 
-fn on_every_python(threads: usize) -> Result<()> {
+fn on_every_python(threads: usize, how: &[&str; 4]) -> Result<()> {
     if !rung::reached(Rung::Kernel) {
         return Ok(());
     }
     let mut failures = Vec::new();
     for python in pythons::required() {
-        if let Err(error) = check(python, threads) {
+        if let Err(error) = check(python, threads, how) {
             failures.push(format!("on {}: {error:#}", python.label));
         }
     }
@@ -94,15 +100,20 @@ fn on_every_python(threads: usize) -> Result<()> {
 
 #[test]
 fn one_busy_thread_is_named_by_every_rung() -> Result<()> {
-    on_every_python(1)
+    on_every_python(1, &OFTEN)
 }
 
 #[test]
 fn three_busy_threads_are_named_by_every_rung() -> Result<()> {
-    on_every_python(3)
+    on_every_python(3, &OFTEN)
 }
 
 #[test]
 fn fifty_busy_threads_are_named_by_every_rung() -> Result<()> {
-    on_every_python(50)
+    on_every_python(50, &OFTEN)
+}
+
+#[test]
+fn threads_that_no_tick_found_are_named_all_the_same() -> Result<()> {
+    on_every_python(3, &RARELY)
 }

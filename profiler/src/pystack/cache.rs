@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::code::{Code, Fingerprint, Position, Reading};
+use super::code::{Code, Fingerprint, Lines, Position, Reading};
 use crate::cpython::objects::{ObjectError, Objects};
 use crate::cpython::{Layout, Runtime};
 use crate::target::{Memory, Piece, ReadErrorKind};
@@ -36,6 +36,7 @@ pub struct Changed {
 
 struct Entry {
     code: Arc<Code>,
+    lines: Lines,
     print: Fingerprint,
     positions: FxHashMap<Instr, Position>,
     used: u64,
@@ -112,9 +113,13 @@ impl CodeCache {
         if position != Position::Elsewhere || !cached {
             return Ok((code, position));
         }
-        self.forget(addr);
+        let was = self.forget(addr);
         let (fresh, position, _) = self.try_look_up(memory, addr, instr)?;
-        if fresh != code {
+        let same_lines = match (&was, self.entries.get(&addr)) {
+            (Some(was), Some(now)) => was.lines == now.lines,
+            _ => false,
+        };
+        if fresh != code || !same_lines {
             self.changed.push(Changed { addr, was: code });
         }
         Ok((fresh, position))
@@ -129,16 +134,9 @@ impl CodeCache {
         self.clock += 1;
         let cached = self.entries.contains_key(&addr);
         if !cached {
-            let (code, print) = self.read(memory, addr)?;
+            let entry = self.read(memory, addr)?;
             self.make_room();
-            self.bytes += ENTRY_BYTES + code.weight();
-            let entry = Entry {
-                code,
-                print,
-                positions: FxHashMap::default(),
-                used: 0,
-                touched: false,
-            };
+            self.bytes += entry.weight();
             self.entries.insert(addr, entry);
         }
         let Some(entry) = self.entries.get_mut(&addr) else {
@@ -154,17 +152,13 @@ impl CodeCache {
             MapEntry::Occupied(known) => *known.get(),
             MapEntry::Vacant(free) => {
                 self.bytes += POSITION_BYTES;
-                *free.insert(entry.code.position(instr))
+                *free.insert(entry.lines.position(instr))
             }
         };
         Ok((Arc::clone(&entry.code), position, cached))
     }
 
-    fn read(
-        &mut self,
-        memory: &dyn Memory,
-        addr: CodeAddr,
-    ) -> Result<(Arc<Code>, Fingerprint), ObjectError> {
+    fn read(&mut self, memory: &dyn Memory, addr: CodeAddr) -> Result<Entry, ObjectError> {
         if addr.0 == 0 {
             return Err(ObjectError::Null);
         }
@@ -188,7 +182,7 @@ impl CodeCache {
             }
             self.class = Some(print.class);
         }
-        let mut code = self.reading.code(objects, addr, &head, print)?;
+        let (mut code, lines) = self.reading.code(objects, addr, &head, print)?;
         match self.files.get(&code.file) {
             Some(known) => code.file = Arc::clone(known),
             None => {
@@ -196,7 +190,14 @@ impl CodeCache {
                 self.files.insert(Arc::clone(&code.file));
             }
         }
-        Ok((Arc::new(code), print))
+        Ok(Entry {
+            code: Arc::new(code),
+            lines,
+            print,
+            positions: FxHashMap::default(),
+            used: 0,
+            touched: false,
+        })
     }
 
     /// Notes that frames of this code came again without being looked up.
@@ -241,7 +242,7 @@ impl CodeCache {
                 .map(|(_, (addr, _))| *addr)
                 .collect();
             for addr in stale {
-                if let Some(was) = self.forget(addr) {
+                if let Some(Entry { code: was, .. }) = self.forget(addr) {
                     self.changed.push(Changed { addr, was });
                 }
             }
@@ -249,10 +250,10 @@ impl CodeCache {
         std::mem::take(&mut self.changed)
     }
 
-    fn forget(&mut self, addr: CodeAddr) -> Option<Arc<Code>> {
+    fn forget(&mut self, addr: CodeAddr) -> Option<Entry> {
         let entry = self.entries.remove(&addr)?;
         self.bytes = self.bytes.saturating_sub(entry.weight());
-        Some(entry.code)
+        Some(entry)
     }
 
     fn make_room(&mut self) {
@@ -275,7 +276,8 @@ impl CodeCache {
 
 impl Entry {
     fn weight(&self) -> usize {
-        ENTRY_BYTES + self.code.weight() + self.positions.len() * POSITION_BYTES
+        let kept = self.code.weight() + self.lines.weight();
+        ENTRY_BYTES + kept + self.positions.len() * POSITION_BYTES
     }
 }
 

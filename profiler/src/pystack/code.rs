@@ -1,6 +1,7 @@
-//! One code object, read once: names, first line, line table.
+//! One code object, read once: what a frame of it shows, and where its instructions are.
 //!
-//! Not here: keeping it (see [`super::cache`]).
+//! The two are apart, for frames are handed on and a line table may be large: a stack of five
+//! hundred codes must not hold as many tables. Not here: keeping them (see [`super::cache`]).
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ pub const MAX_LINE_TABLE: usize = 1 << 20;
 /// Bytes of a code object that are read at once; no layout has more before its bytecode.
 const MAX_HEAD: usize = 512;
 
-/// A code object of the target.
+/// What a code object of the target is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
     /// Where it was.
@@ -26,6 +27,12 @@ pub struct Code {
     pub file: Arc<str>,
     /// The line of the `def`.
     pub first_line: u32,
+}
+
+/// Where the instructions of a code object are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Lines {
+    first_line: u32,
     /// Where its bytecode begins (3.11+), else 0.
     start: u64,
     /// Bytes of bytecode before the frame counts as begun (3.11+).
@@ -46,9 +53,15 @@ pub enum Position {
 }
 
 impl Code {
+    /// About how much memory it takes, its file's name aside, which many share.
+    pub(super) fn weight(&self) -> usize {
+        size_of::<Self>() + self.name.len()
+    }
+}
+
+impl Lines {
     /// Where a frame with this instruction is.
-    #[must_use]
-    pub fn position(&self, instr: Instr) -> Position {
+    pub(super) fn position(&self, instr: Instr) -> Position {
         let offset = match self.format {
             // Instruction -1 is "not begun": on the line of the `def`.
             LineFormat::Lnotab => Some(instr.0).filter(|at| *at <= i32::MAX as u64),
@@ -81,7 +94,7 @@ impl Code {
 
     /// About how much memory it takes.
     pub(super) fn weight(&self) -> usize {
-        size_of::<Self>() + self.name.len() + self.line_table.len()
+        size_of::<Self>() + self.line_table.len()
     }
 }
 
@@ -150,7 +163,7 @@ impl Reading {
         addr: CodeAddr,
         head: &[u8],
         print: Fingerprint,
-    ) -> Result<Code, ObjectError> {
+    ) -> Result<(Code, Lines), ObjectError> {
         let fields = &objects.layout.code;
         let code = fields.code_adaptive.map(|offset| {
             let prologue = fields.first_traceable.and_then(|offset| int(head, offset));
@@ -161,10 +174,7 @@ impl Reading {
         });
         let (start, prologue) = code.unwrap_or_default();
         let line_table = objects.bytes(print.line_table, MAX_LINE_TABLE)?;
-        Ok(Code {
-            addr,
-            name: objects.string(print.name)?.into_boxed_str(),
-            file: objects.string(print.filename)?.into(),
+        let lines = Lines {
             first_line: print.first_line,
             start,
             // More than the table's every byte could cover is garbage, and would hide all.
@@ -175,7 +185,14 @@ impl Reading {
             },
             format: self.format,
             line_table: line_table.into_boxed_slice(),
-        })
+        };
+        let code = Code {
+            addr,
+            name: objects.string(print.name)?.into_boxed_str(),
+            file: objects.string(print.filename)?.into(),
+            first_line: print.first_line,
+        };
+        Ok((code, lines))
     }
 
     /// Reads the head of one code object.

@@ -43,6 +43,9 @@ const KIND_TYPEDEF: u32 = 8;
 const KIND_FUNC_PROTO: u32 = 13;
 /// How deep anonymous structures may nest before a file is taken to be a cycle.
 const MAX_NESTING: u32 = 16;
+/// Members that are looked at for one name, those of anonymous structures included: without it a
+/// file whose structures contain each other many times over is searched without end.
+const MAX_MEMBERS: u32 = 1 << 16;
 
 /// The fixed part of one type.
 #[derive(Clone, Copy)]
@@ -149,12 +152,14 @@ impl<'a> Btf<'a> {
         let mut head = self
             .find(KIND_STRUCT, name)
             .ok_or_else(|| BtfError::NoStruct((*name).to_owned()))?;
-        let mut bits = 0;
+        let mut bits = 0_u32;
         for member in members {
+            let no_member = || BtfError::NoMember(path.join("."));
+            let mut left = MAX_MEMBERS;
             let (type_id, offset) = self
-                .member(head, member, 0)
-                .ok_or_else(|| BtfError::NoMember(path.join(".")))?;
-            bits += offset;
+                .member(head, member, 0, &mut left)
+                .ok_or_else(no_member)?;
+            bits = bits.checked_add(offset).ok_or_else(no_member)?;
             if let Some(next) = self.resolve(type_id) {
                 head = next;
             }
@@ -163,11 +168,12 @@ impl<'a> Btf<'a> {
     }
 
     /// The type and bit offset of a member.
-    fn member(&self, head: Head, name: &str, nesting: u32) -> Option<(u32, u32)> {
+    fn member(&self, head: Head, name: &str, nesting: u32, left: &mut u32) -> Option<(u32, u32)> {
         if nesting > MAX_NESTING || !matches!(head.kind, KIND_STRUCT | KIND_UNION) {
             return None;
         }
         (0..head.vlen as usize).find_map(|index| {
+            *left = left.checked_sub(1)?;
             let at = head.body + index * 12;
             let member_name = u32_at(self.types, at)?;
             let type_id = u32_at(self.types, at + 4)?;
@@ -183,8 +189,9 @@ impl<'a> Btf<'a> {
             if !self.is_named(member_name, "") {
                 return None;
             }
-            let (inner, inner_offset) = self.member(self.resolve(type_id)?, name, nesting + 1)?;
-            Some((inner, offset + inner_offset))
+            let head = self.resolve(type_id)?;
+            let (inner, inner_offset) = self.member(head, name, nesting + 1, left)?;
+            Some((inner, offset.checked_add(inner_offset)?))
         })
     }
 

@@ -52,4 +52,26 @@ mod tests {
             Some(BtfError::Malformed("types out of bounds"))
         );
     }
+
+    /// A structure `a` with as many nameless members of its own kind as there may be.
+    #[test]
+    fn structures_within_structures_are_not_searched_without_end() {
+        const MEMBERS: u32 = 0xffff;
+        let strings = b"\0a\0";
+        let mut types: Vec<u8> = [1, 4 << 24 | MEMBERS, 8]
+            .into_iter()
+            .flat_map(u32::to_le_bytes)
+            .collect();
+        for _ in 0..MEMBERS {
+            types.extend([0, 1, 1 << 31].into_iter().flat_map(u32::to_le_bytes));
+        }
+        let length = types.len() as u32;
+        let header = [0x1_eb9f, 24, 0, length, length, strings.len() as u32];
+        let mut bytes: Vec<u8> = header.into_iter().flat_map(u32::to_le_bytes).collect();
+        bytes.extend(types);
+        bytes.extend(strings);
+        let btf = Btf::parse(&bytes).expect("well formed");
+        let missing = BtfError::NoMember("a.b".to_owned());
+        assert_eq!(btf.offset_of(&["a", "b"]), Err(missing));
+    }
 }

@@ -7,7 +7,9 @@ use super::tree::Tree;
 pub(super) fn names_a_home_for_each(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files() {
-        let is_root = file.path == "Cargo.toml";
+        // The fuzz targets are a workspace of their own, with nightly's needs.
+        let is_own = file.text.lines().any(|line| line.trim() == "[workspace]");
+        let is_root = file.path == "Cargo.toml" || is_own;
         if !is_root && !file.path.ends_with("/Cargo.toml") {
             continue;
         }
@@ -71,6 +73,14 @@ mod tests {
                 ),
             ],
             &["Cargo.toml:3", "c/Cargo.toml:6"],
+        );
+        check(
+            names_a_home_for_each,
+            &[(
+                "own/Cargo.toml",
+                "[workspace]\n[dependencies]\na = \"1\" # why\nb = \"1\"\n",
+            )],
+            &["own/Cargo.toml:4"],
         );
     }
 }

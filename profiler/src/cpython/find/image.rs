@@ -15,6 +15,10 @@ use super::ReadSeek;
 const MAX_TABLE: u64 = 16 << 20;
 /// Most program and section headers.
 const MAX_HEADERS: u64 = 4096;
+/// Most tables of symbols of one kind that are read; an image has one.
+const MAX_TABLES: usize = 2;
+/// Longest name of a symbol or section that is compared; those that are looked for are shorter.
+const MAX_NAME: usize = 64;
 const LE: LittleEndian = LittleEndian;
 
 /// A part of the file that is loaded.
@@ -133,18 +137,21 @@ fn bytes_of<'a>(section: &Section, data: &'a Cache) -> Option<&'a [u8]> {
     data.read_bytes_at(start, size).ok()
 }
 
+/// The name at an offset; none when it is too long to be one that is looked for, so that a
+/// table without an end to its names is not gone through for each of its symbols.
 fn c_string(table: &[u8], offset: u32) -> Option<&[u8]> {
     let rest = table.get(offset as usize..)?;
+    let rest = &rest[..rest.len().min(MAX_NAME)];
     let end = rest.iter().position(|byte| *byte == 0)?;
     rest.get(..end)
 }
 
 /// Takes over the symbols of one kind of table; those already known stay.
 fn symbols(facts: &mut ImageFacts, sections: &[Section], kind: u32, data: &Cache) {
-    for section in sections {
-        if section.sh_type(LE) != kind {
-            continue;
-        }
+    let tables = sections
+        .iter()
+        .filter(|section| section.sh_type(LE) == kind);
+    for section in tables.take(MAX_TABLES) {
         let names = sections
             .get(section.sh_link(LE) as usize)
             .and_then(|section| bytes_of(section, data));

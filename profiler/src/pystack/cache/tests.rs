@@ -232,6 +232,25 @@ fn the_cache_stays_within_its_bounds() {
     cache.revalidate(&scene.fake);
 }
 
+/// A stack of five hundred codes may have a megabyte of line table for each.
+#[test]
+fn a_code_that_is_handed_on_does_not_keep_its_line_table() {
+    let mut scene = scene();
+    let table: Vec<u8> = TABLE.iter().copied().cycle().take(300_000).collect();
+    scene.fake.binary("large table", &scene.layout, &table);
+    let field = scene.layout.code.linetable;
+    scene.fake.point("code", field, "large table");
+    let mut cache = CodeCache::new(&scene.runtime, 20_000);
+    let found = cache.look_up(&scene.fake, scene.code, scene.instr(2));
+    let (large, _) = found.expect("a code object");
+    assert!(cache.bytes > 300_000 && large.weight() < 1000);
+    // The next one takes its place.
+    scene.code = code(&mut scene.fake, &scene.layout, "other", "g", 20);
+    let found = cache.look_up(&scene.fake, scene.code, scene.instr(1));
+    assert!(found.is_ok() && cache.bytes < 20_000, "{}", cache.bytes);
+    assert_eq!(&*large.name, "f");
+}
+
 #[test]
 fn an_early_end_and_a_cut_are_frames_that_say_so() {
     let scene = scene();

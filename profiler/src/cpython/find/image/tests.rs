@@ -148,3 +148,35 @@ fn no_damage_to_a_file_panics_or_allocates_without_bounds() {
         }
     }
 }
+
+/// A megabyte of names without an end, and tens of thousands of symbols that all begin there:
+/// each name by itself would be a megabyte to go through.
+#[test]
+fn names_without_an_end_are_not_gone_through() {
+    let names = vec![b'_'; 1 << 20];
+    let symbols = symbol(1, 5, 0x8000).repeat(1 << 15);
+    let parts: [Part<'_>; 2] = [
+        (".table", elf::SHT_DYNSYM, 0, &symbols, 2),
+        (".names", elf::SHT_STRTAB, 0, &names, 0),
+    ];
+    let start = std::time::Instant::now();
+    let facts = facts(&elf(elf::ET_DYN, &parts)).expect("an ELF file");
+    assert_eq!(facts.runtime_symbol, None);
+    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+}
+
+/// Each table may be 16 MB, and holes in a file cost nothing.
+#[test]
+fn of_very_many_tables_of_symbols_few_are_read() {
+    let symbols = symbol(1, 5, 0x8000);
+    let mut parts: Vec<Part<'_>> = vec![(".table", elf::SHT_DYNSYM, 0, b"", 6); MAX_TABLES];
+    parts.extend(vec![(".table", elf::SHT_DYNSYM, 0, &*symbols, 6); 3]);
+    parts.push((".names", elf::SHT_STRTAB, 0, NAMES, 0));
+    let with = |parts: &[Part<'_>]| {
+        let facts = facts(&elf(elf::ET_DYN, parts)).expect("an ELF file");
+        facts.runtime_symbol
+    };
+    assert_eq!(with(&parts), None);
+    parts.swap(0, MAX_TABLES);
+    assert_eq!(with(&parts), Some(0x8000));
+}

@@ -1,0 +1,4 @@
+//! See `entries::walk`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| profiler_fuzz::run("walk", data));
