@@ -178,7 +178,8 @@ fn build(root: &Path, sysroot: &Path, linker: &Path) -> Result<PathBuf> {
             "build",
             "-Z",
             "build-std=core",
-            "--release",
+            "--profile",
+            "ebpf",
             "--locked",
             "--package",
             "profiler-ebpf",
@@ -190,7 +191,7 @@ fn build(root: &Path, sysroot: &Path, linker: &Path) -> Result<PathBuf> {
         .env_remove("RUSTFLAGS")
         .status()?;
     ensure!(status.success(), "the kernel programs do not build");
-    Ok(target.join(TARGET).join("release/profiler-ebpf"))
+    Ok(target.join(TARGET).join("ebpf/profiler-ebpf"))
 }
 
 /// Drop DWARF and keep BTF: the kernel reads only the latter. rustc brings the tool along.
