@@ -12,6 +12,10 @@ pub struct WalkPlan {
     pub first_frame: u32,
     /// In `_PyCFrame`: `current_frame`, for the two versions that have the hop; else [`NO_FIELD`].
     pub cframe_current: u32,
+    /// In `_PyCFrame`: `previous`, for the same versions.
+    pub cframe_previous: u32,
+    /// In a frame: the byte `is_entry` (3.11), else [`NO_FIELD`].
+    pub frame_entry: u32,
     /// Bytes of a frame that hold every field below; at most [`crate::walk::BLOCK_BYTES`].
     pub frame_bytes: u32,
     /// In a frame: the code object (`f_code`, `f_executable`).
@@ -32,7 +36,7 @@ pub struct WalkPlan {
     pub code_mask: u64,
 }
 
-const _: () = assert!(size_of::<WalkPlan>() == 48);
+const _: () = assert!(size_of::<WalkPlan>() == 56);
 
 /// Most hops there can be from the TLS base to the thread state.
 pub const MAX_HOPS: usize = 3;
@@ -110,7 +114,7 @@ pub struct Plan {
     pub flag: FlagPlan,
 }
 
-const _: () = assert!(size_of::<Plan>() == 144);
+const _: () = assert!(size_of::<Plan>() == 152);
 
 /// Key of the map `STATES`: whose TLS base it is.
 #[repr(C)]

@@ -122,24 +122,72 @@ impl Walked {
     }
 }
 
-/// The address of the first frame of a thread, from its state.
+/// Where a walk begins.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct First {
+    /// The first frame.
+    pub frame: u64,
+    /// The frame that called into C, from which the first run of frames was entered.
+    pub caller: u64,
+    /// 1 when `frame` is to be believed only if its run of frames leads to `caller`.
+    pub unproven: u32,
+    /// Padding, zero.
+    pub _pad: u32,
+}
+
+/// The first frame of a thread, from its state.
+///
+/// 3.11 and 3.12 keep it in a `_PyCFrame` on the C stack, and for some instructions at each call
+/// from C into Python that structure is already the thread's and not yet filled in
+/// (`_PyEval_EvalFrameDefault` sets `tstate->cframe` before `cframe.current_frame`): what stands
+/// there is stale. So the run of frames that begins there is proven by where it ends: it was
+/// entered from the frame that the C frame before knows, which is also where the interpreter
+/// itself still is in those instructions.
 ///
 /// # Errors
 /// An `END_` constant: there is no frame, or the hop over `_PyCFrame` could not be read.
 #[inline(always)]
-pub fn first_frame<R: Reader>(reader: &mut R, plan: &WalkPlan, state: &Block) -> Result<u64, u32> {
+pub fn first_frame<R: Reader>(
+    reader: &mut R,
+    plan: &WalkPlan,
+    state: &Block,
+) -> Result<First, u32> {
     let first = state.u64(plan.first_frame);
     if first == 0 {
         return Err(END_NO_FRAME);
     }
     if plan.cframe_current == NO_FIELD {
-        return Ok(first);
+        return Ok(First {
+            frame: first,
+            caller: 0,
+            unproven: 0,
+            _pad: 0,
+        });
     }
-    match reader.word(first.wrapping_add(plan.cframe_current as u64)) {
-        None => Err(END_UNREADABLE),
-        Some(0) => Err(END_NO_FRAME),
-        Some(frame) => Ok(frame),
+    let current = u64::from(plan.cframe_current);
+    let Some(frame) = reader.word(first.wrapping_add(current)) else {
+        return Err(END_UNREADABLE);
+    };
+    let previous = reader.word(first.wrapping_add(u64::from(plan.cframe_previous)));
+    let (caller, unproven) = match previous {
+        None => return Err(END_UNREADABLE),
+        // The first one of all is part of the thread state and not filled in by the evaluator.
+        Some(0) => (0, 0),
+        Some(previous) => match reader.word(previous.wrapping_add(current)) {
+            None => return Err(END_UNREADABLE),
+            Some(caller) => (caller, 1),
+        },
+    };
+    if frame == 0 && unproven == 0 {
+        return Err(END_NO_FRAME);
     }
+    Ok(First {
+        frame,
+        caller,
+        unproven,
+        _pad: 0,
+    })
 }
 
 /// A walk under way. It lives wherever its driver keeps it (the kernel's in a map), so that one
@@ -149,6 +197,10 @@ pub fn first_frame<R: Reader>(reader: &mut R, plan: &WalkPlan, state: &Block) ->
 pub struct Chain {
     plan: WalkPlan,
     frame: u64,
+    /// Where the first run of frames must lead while `unproven` is 1.
+    caller: u64,
+    unproven: u32,
+    _pad: u32,
     /// Brent's cycle search: one remembered frame, remembered anew at powers of two.
     remembered: u64,
     next_memory: u32,
@@ -162,12 +214,15 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Begin at `frame`.
+    /// Begin at `first`.
     #[inline(always)]
-    pub fn start(plan: &WalkPlan, frame: u64) -> Self {
+    pub fn start(plan: &WalkPlan, first: First) -> Self {
         Self {
             plan: *plan,
-            frame,
+            frame: first.frame,
+            caller: first.caller,
+            unproven: first.unproven,
+            _pad: 0,
             remembered: 0,
             next_memory: 16,
             steps: 0,
@@ -191,16 +246,13 @@ impl Chain {
     ) -> bool {
         let frame = self.frame;
         if frame == 0 {
-            self.end = END_COMPLETE;
-            return false;
+            return self.stop(END_COMPLETE);
         }
         if frame & 7 != 0 {
-            self.end = END_BAD_POINTER;
-            return false;
+            return self.stop(END_BAD_POINTER);
         }
         if frame == self.remembered {
-            self.end = END_CYCLE;
-            return false;
+            return self.stop(END_CYCLE);
         }
         if self.steps == self.next_memory {
             self.remembered = frame;
@@ -209,8 +261,12 @@ impl Chain {
         self.steps += 1;
         let plan = &self.plan;
         if !reader.block(frame, plan.frame_bytes, block) {
-            self.end = END_UNREADABLE;
-            return false;
+            // A page that is not there proves nothing of a pointer that may well be one.
+            if is_user_address(frame) {
+                self.end = END_UNREADABLE;
+                return false;
+            }
+            return self.stop(END_UNREADABLE);
         }
         self.frame = block.u64(plan.frame_previous);
         let owner = if plan.frame_owner == NO_FIELD {
@@ -219,8 +275,9 @@ impl Chain {
             u32::from(block.u8(plan.frame_owner))
         };
         if owner >= plan.shim_owner {
-            return true;
+            return self.entered();
         }
+        let entry = plan.frame_entry != NO_FIELD && block.u8(plan.frame_entry) != 0;
         let instr = if plan.instr_bytes == 4 {
             i64::from(block.u32(plan.frame_instr) as i32) as u64
         } else {
@@ -242,6 +299,39 @@ impl Chain {
             instr,
         };
         self.depth += 1;
+        !entry || self.entered()
+    }
+
+    /// The run of frames ends here, entered from C: `frame` is its caller.
+    #[inline(always)]
+    fn entered(&mut self) -> bool {
+        if self.unproven != 0 {
+            if self.frame != self.caller {
+                return self.begin_at_caller();
+            }
+            self.unproven = 0;
+        }
+        true
+    }
+
+    /// The walk cannot go on; while its first run is unproven, that run was stale.
+    #[inline(always)]
+    fn stop(&mut self, end: u32) -> bool {
+        if self.unproven != 0 {
+            return self.begin_at_caller();
+        }
+        self.end = end;
+        false
+    }
+
+    /// Forget the stale run and begin where it would have been entered from.
+    #[inline(always)]
+    fn begin_at_caller(&mut self) -> bool {
+        self.unproven = 0;
+        self.frame = self.caller;
+        self.depth = 0;
+        self.ring = 0;
+        self.remembered = 0;
         true
     }
 
@@ -262,16 +352,23 @@ impl Chain {
     }
 }
 
-/// Follow the chain from `frame` to its root and keep both ends in `frames`: the driver for all
+/// Whether a process can have memory there: not in the first 64 KiB, which the kernel keeps empty,
+/// and in the lower half that programs get unless they ask for more.
+#[inline(always)]
+const fn is_user_address(addr: u64) -> bool {
+    addr >= 1 << 16 && addr < 1 << 47
+}
+
+/// Follow the chain from `first` to its root and keep both ends in `frames`: the driver for all
 /// who have a plain loop.
 pub fn walk<R: Reader>(
     reader: &mut R,
     plan: &WalkPlan,
-    frame: u64,
+    first: First,
     block: &mut Block,
     frames: &mut [RawFrame; MAX_FRAMES],
 ) -> Walked {
-    let mut chain = Chain::start(plan, frame);
+    let mut chain = Chain::start(plan, first);
     for _ in 0..MAX_WALK {
         if !chain.step(reader, block, frames) {
             break;

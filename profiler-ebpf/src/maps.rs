@@ -65,12 +65,14 @@ pub static BEATS: PerCpuArray<Beat> = PerCpuArray::with_max_entries(1, 0);
 #[map]
 pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(2, 0);
 
-/// When this CPU ticked first, and how many periods that was ago at its last tick.
+/// When this CPU ticked first, how many periods that was ago at its last tick, and when it
+/// switched last.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Beat {
     pub first_ns: u64,
     pub last: u64,
+    pub switched_ns: u64,
 }
 
 /// A sample with room for all its frames, and a block to read the target into.

@@ -9,33 +9,33 @@ use profiler_common::{
 
 use crate::{
     life,
-    maps::{self, ACCOUNTS, OFFSETS, PLANS, SCRATCH},
+    maps::{self, ACCOUNTS, BEATS, OFFSETS, PLANS, SCRATCH},
     task::Task,
 };
 
 /// Entry: both sides of the switch are looked at, and most are nobody's.
 #[inline(always)]
 pub fn switch(ctx: &BtfTracePointContext) {
+    // SAFETY: a helper without arguments.
+    let now = unsafe { helpers::bpf_ktime_get_ns() };
     let prev = Task::from_argument(ctx.arg(1));
     let tgid = prev.tgid();
     // One after the other: joined, the compiler tests both pointers with one `or`, which the
     // verifier refuses.
     // SAFETY: see `tick::tick`.
     if let Some(plan) = unsafe { PLANS.get(&tgid) } {
-        off(plan, prev, tgid, state(ctx, prev), now());
+        off(plan, prev, tgid, state(ctx, prev), now);
     }
     let next = Task::from_argument(ctx.arg(2));
     let tgid = next.tgid();
     // SAFETY: as above.
     if unsafe { PLANS.get(&tgid) }.is_some() {
-        on(next, tgid, now());
+        on(next, tgid, now);
     }
-}
-
-#[inline(always)]
-fn now() -> u64 {
-    // SAFETY: a helper without arguments.
-    unsafe { helpers::bpf_ktime_get_ns() }
+    if let Some(beat) = BEATS.get_ptr_mut(0) {
+        // SAFETY: the CPU's own value.
+        unsafe { (*beat).switched_ns = now };
+    }
 }
 
 /// The state a task goes off with: 0 when it was preempted.
@@ -55,7 +55,11 @@ fn state(ctx: &BtfTracePointContext, prev: Task) -> u32 {
 fn running(plan: &Plan, tgid: u32, tid: u32) -> Option<&'static mut Account> {
     if let Some(account) = ACCOUNTS.get_ptr_mut(&tid) {
         // SAFETY: the scheduler runs one switch of a thread at a time; user space only reads.
-        return Some(unsafe { &mut *account });
+        let account = unsafe { &mut *account };
+        if account.on_cpu == 0 {
+            unseen(account);
+        }
+        return Some(account);
     }
     let account = Account {
         tgid,
@@ -72,6 +76,38 @@ fn running(plan: &Plan, tgid: u32, tid: u32) -> Option<&'static mut Account> {
     ACCOUNTS
         .get_ptr_mut(&tid)
         .map(|account| unsafe { &mut *account })
+}
+
+/// The thread runs, though no switch put it on this CPU: it cannot have been here before the last
+/// switch that was seen here, and that is when its account goes on.
+#[inline(always)]
+fn unseen(account: &mut Account) {
+    let switched = BEATS.get_ptr(0).map_or(0, |beat| {
+        // SAFETY: the CPU's own value.
+        unsafe { (*beat).switched_ns }
+    });
+    if switched > account.since {
+        resume(account, switched);
+    } else {
+        resume(account, account.since);
+    }
+    if let Some(counters) = maps::counters() {
+        counters.switches_unseen += 1;
+    }
+}
+
+/// Put a thread's account on a CPU at `now`.
+#[inline(always)]
+fn resume(account: &mut Account, now: u64) {
+    let away = now.saturating_sub(account.since);
+    if account.off_state == 0 {
+        account.runnable_ns += away;
+    } else {
+        account.blocked_ns += away;
+    }
+    account.on_cpu = 1;
+    account.generation += 1;
+    account.since = now;
 }
 
 /// The account of the running thread for a tick: its generation, and its nanoseconds on a CPU up
@@ -150,13 +186,5 @@ fn on(task: Task, tgid: u32, now: u64) {
     };
     // SAFETY: as in `running`.
     let account = unsafe { &mut *account };
-    let away = now.saturating_sub(account.since);
-    if account.off_state == 0 {
-        account.runnable_ns += away;
-    } else {
-        account.blocked_ns += away;
-    }
-    account.on_cpu = 1;
-    account.generation += 1;
-    account.since = now;
+    resume(account, now);
 }

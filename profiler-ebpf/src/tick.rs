@@ -9,7 +9,7 @@ use profiler_common::{
 };
 
 use crate::{
-    maps::{self, BEATS, Beat, OFFSETS, PLANS, SCRATCH, SETTINGS, Scratch},
+    maps::{self, BEATS, OFFSETS, PLANS, SCRATCH, SETTINGS, Scratch},
     pychain, state, switch,
     task::Task,
 };
@@ -54,10 +54,7 @@ fn beat(now: u64) -> u32 {
     // SAFETY: the CPU's own value.
     let beat = unsafe { &mut *beat };
     if beat.first_ns == 0 {
-        *beat = Beat {
-            first_ns: now,
-            last: 0,
-        };
+        beat.first_ns = now;
         return 1;
     }
     let index = (now.wrapping_sub(beat.first_ns) + period / 2) / period;

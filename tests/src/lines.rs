@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// How long a line may take to come: far longer than any target's step.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// How long an awaited line may take to come: far longer than any target's step.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a program may run on without a line, to its end: a bench's longest run, and more.
+const TO_THE_END: Duration = Duration::from_secs(280);
 
 /// The lines of one stream, read by a thread of its own.
 #[derive(Debug)]
@@ -39,8 +42,8 @@ impl Lines {
     }
 
     /// The next line and when it came; none at the end of the stream.
-    pub(crate) fn next(&mut self) -> Result<Option<(Instant, String)>> {
-        match self.receiver.recv_timeout(PATIENCE) {
+    pub(crate) fn next(&mut self, patience: Duration) -> Result<Option<(Instant, String)>> {
+        match self.receiver.recv_timeout(patience) {
             Ok((time, line)) => {
                 self.seen.push(line.clone());
                 Ok(Some((time, line)))
@@ -49,7 +52,7 @@ impl Lines {
             Err(RecvTimeoutError::Timeout) => bail!(
                 "no line on {} for {} s; before: {:?}",
                 self.name,
-                PATIENCE.as_secs(),
+                patience.as_secs(),
                 self.seen
             ),
         }
@@ -57,7 +60,7 @@ impl Lines {
 
     /// Everything that came, to the end of the stream.
     pub(crate) fn rest(mut self) -> Result<String> {
-        while self.next()?.is_some() {}
+        while self.next(TO_THE_END)?.is_some() {}
         let mut text = self.seen.join("\n");
         if !text.is_empty() {
             text.push('\n');

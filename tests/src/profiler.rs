@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::folded::Folded;
 use crate::ledger::Ledger;
-use crate::lines::Lines;
+use crate::lines::{Lines, PATIENCE};
 
 pub use crate::cargo::BIN_VARIABLE;
 
@@ -135,7 +135,7 @@ impl Running {
     /// When it ends before.
     pub fn says(&mut self, is_it: impl Fn(&str) -> bool) -> Result<Duration> {
         let stderr = self.stderr.as_mut().context("stderr was taken")?;
-        while let Some((time, line)) = stderr.next()? {
+        while let Some((time, line)) = stderr.next(PATIENCE)? {
             if is_it(&line) {
                 return Ok(time.saturating_duration_since(self.started));
             }

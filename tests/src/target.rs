@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::lines::Lines;
+use crate::lines::{Lines, PATIENCE};
 use crate::pythons::Python;
 
 /// Every target program and what they share, as they are in `tests/targets`.
@@ -177,7 +177,7 @@ impl Target {
     ///
     /// When the target ended, hangs, or says something else.
     pub fn expect(&mut self, event: &str) -> Result<Value> {
-        let Some((_, line)) = self.lines.next()? else {
+        let Some((_, line)) = self.lines.next(PATIENCE)? else {
             bail!(
                 "the target ended before it said `{event}`; before: {:?}",
                 self.lines.seen()

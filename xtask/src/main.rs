@@ -5,6 +5,7 @@
 mod bench;
 mod build_ebpf;
 mod cache;
+mod demo;
 mod image;
 mod layouts;
 mod setup;
@@ -29,6 +30,8 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Build the profiler, let it watch a small program, and show what it saw
+    Demo(demo::Options),
     /// Build the kernel programs, or check that the committed object is theirs
     BuildEbpf(build_ebpf::Options),
     /// Install what the tests need and is not there yet
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<ExitCode> {
     match command {
+        Command::Demo(options) => demo::run(&options)?,
         Command::BuildEbpf(options) => build_ebpf::run(&options)?,
         Command::Setup(options) => setup::run(&options)?,
         Command::Test(options) => test::run(&options)?,

@@ -64,7 +64,8 @@ fn programs() -> Result<()> {
     install(&missing.into_iter().collect::<Vec<_>>())
 }
 
-fn install(list: &[&str]) -> Result<()> {
+/// Debian's packages, by apt, for root; others are told what to type.
+pub(crate) fn install(list: &[&str]) -> Result<()> {
     if list.is_empty() {
         return Ok(());
     }

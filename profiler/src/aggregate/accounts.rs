@@ -138,7 +138,10 @@ impl Ledger {
             parts.push(format!("{} of CPU", seconds(DurationNs(ns))));
         }
         if let Some(ns) = self.profiler.bpf_ns {
-            parts.push(format!("{} in the kernel", seconds(DurationNs(ns))));
+            parts.push(format!(
+                "{} in its kernel programs",
+                seconds(DurationNs(ns))
+            ));
         }
         if let Some(bytes) = self.profiler.rss_bytes {
             parts.push(format!("{:.1} MB of memory", bytes as f64 / 1e6));

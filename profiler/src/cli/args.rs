@@ -20,7 +20,11 @@ pub(super) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Profile until Ctrl-C, the duration, or the target's end
-    #[command(alias = "record", after_help = EXIT_STATUS)]
+    #[command(
+        alias = "record",
+        after_help = EXIT_STATUS,
+        override_usage = "profiler run [OPTIONS] --pid <PID>\n       profiler run [OPTIONS] -- <CMD> [ARG]..."
+    )]
     Run(RunArgs),
     /// One look now: every thread, its state, and its frames with lines
     Dump(DumpArgs),
@@ -36,13 +40,11 @@ pub(super) enum Command {
         command: Vec<String>,
     },
     /// Write completions for a shell to standard output
-    #[command(hide = true)]
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
     },
     /// Write the manual page to standard output
-    #[command(hide = true)]
     Man,
 }
 

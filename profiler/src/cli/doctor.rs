@@ -79,7 +79,7 @@ fn process(out: &mut dyn io::Write, pid: Pid) -> Result<bool> {
             let found = runtime.found();
             writeln!(
                 out,
-                "  ok  Python {} in {} ({:?})",
+                "  ok  Python {} in {} (found by {})",
                 found.version, found.image, found.by
             )?;
             let states = runtime.thread_states(&attached.memory);

@@ -76,6 +76,7 @@ fn print(out: &mut dyn Write, pid: u32, command: &str, view: &View, bold: bool) 
         write!(out, "\n{on}Thread {} \"{name}\"{off}: ", seen.tid)?;
         match reason(seen) {
             Some(reason) => write!(out, "blocked ({reason})")?,
+            None if seen.activity == Activity::OnCpu => write!(out, "on a CPU")?,
             None => write!(out, "{}", seen.activity.key())?,
         }
         match (seen.python, seen.gil) {
@@ -89,8 +90,12 @@ fn print(out: &mut dyn Write, pid: u32, command: &str, view: &View, bold: bool) 
             write!(out, " · frames estimated: it was running")?;
         }
         writeln!(out)?;
-        for frame in &seen.frames {
+        for run in seen.frames.chunk_by(|a, b| a == b) {
+            let Some(frame) = run.first() else { continue };
             writeln!(out, "    {}", printable(&frame.to_string()))?;
+            if run.len() > 1 {
+                writeln!(out, "    … {} times more", run.len() - 1)?;
+            }
         }
         if seen.frames.is_empty() {
             writeln!(out, "    (no frames)")?;

@@ -46,10 +46,7 @@ pub fn main() -> ExitCode {
             clap_complete::generate(*shell, &mut Cli::command(), "profiler", &mut io::stdout());
             Ok(DONE)
         }
-        Command::Man => clap_mangen::Man::new(Cli::command())
-            .render(&mut io::stdout())
-            .map(|()| DONE)
-            .map_err(Into::into),
+        Command::Man => manual(&mut io::stdout()).map(|()| DONE).map_err(Into::into),
     };
     match outcome {
         Ok(status) => ExitCode::from(status),
@@ -65,6 +62,24 @@ pub fn main() -> ExitCode {
             }
         },
     }
+}
+
+/// One page with all commands.
+fn manual(out: &mut dyn io::Write) -> io::Result<()> {
+    let mut whole = Cli::command();
+    whole.build();
+    clap_mangen::Man::new(whole.clone()).render(out)?;
+    for command in whole
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+    {
+        let page = clap_mangen::Man::new(command.clone());
+        writeln!(out, ".SH COMMAND {}", command.get_name().to_uppercase())?;
+        page.render_synopsis_section(out)?;
+        page.render_description_section(out)?;
+        page.render_options_section(out)?;
+    }
+    Ok(())
 }
 
 /// A reader that has seen enough is no error.

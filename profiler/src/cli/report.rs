@@ -17,7 +17,11 @@ fn style(is_terminal: bool) -> bool {
 
 /// Columns of the terminal, where there is one.
 fn width() -> Option<usize> {
-    let columns = std::env::var("COLUMNS").ok()?.parse().ok()?;
+    let given = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|given| given.parse().ok());
+    let columns =
+        given.or_else(|| terminal_size::terminal_size().map(|(width, _)| width.0.into()))?;
     (40..=400).contains(&columns).then_some(columns)
 }
 

@@ -53,7 +53,11 @@ pub(super) fn main(args: &RunArgs) -> Result<u8> {
     let kernel = Kernel::load(options)?;
     let (target, mut held) = start(&plan)?;
     let pid = target.pid;
-    let line = Line::new(&format!("profiling process {pid}"), plan.quiet);
+    let line = Line::new(
+        &format!("profiling process {pid}"),
+        plan.quiet,
+        held.is_some(),
+    );
     let run = profile(kernel, target, &plan, &line, signals, || {
         if let Some(held) = &mut held {
             held.let_through();
@@ -75,7 +79,7 @@ pub(super) fn main(args: &RunArgs) -> Result<u8> {
         // The child has said why.
         (false, Some(CANNOT_START)) => Ok(FAILED),
         (false, _) => bail!(
-            "process {pid} ran no Python interpreter: nothing was written; `profiler doctor --pid PID` tells of a running process what was looked for"
+            "process {pid} ran no Python interpreter, so nothing was written: start the Python itself (`profiler run -- python3 …`), or give the pid of a running one"
         ),
     }
 }

@@ -133,6 +133,8 @@ fn outputs(args: &RunArgs) -> Result<Vec<(PathBuf, Format)>, UsageError> {
     let named = args.output.iter().map(|path| {
         let format = match chosen {
             Some(format) => format,
+            // Beside files, standard output is for people.
+            None if path.as_os_str() == "-" => Format::Text,
             None => Format::from_extension(path).map_err(|error| UsageError(error.to_string()))?,
         };
         Ok((path.clone(), format))

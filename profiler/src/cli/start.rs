@@ -62,6 +62,6 @@ pub(super) fn become_command(gate: &Path, command: &[String]) -> Result<u8> {
         bail!("no command was given");
     };
     let error = Command::new(program).args(arguments).exec();
-    eprintln!("error: cannot start `{program}`: {error}");
+    eprintln!("error: cannot start `{program}`: {error}: check its name, or give its whole path");
     Ok(CANNOT_START)
 }

@@ -34,6 +34,8 @@ pub const fn plan_without_python(wishes: Wishes) -> Plan {
         walk: WalkPlan {
             first_frame: 0,
             cframe_current: NO_FIELD,
+            cframe_previous: NO_FIELD,
+            frame_entry: NO_FIELD,
             frame_bytes: 8,
             frame_code: 0,
             frame_previous: 0,
@@ -91,13 +93,16 @@ fn walk_plan(runtime: &Runtime, max_frames: u32) -> Option<WalkPlan> {
     let layout = runtime.layout();
     let fields = &layout.frame;
     let owner = fields.owner.unwrap_or(NO_FIELD);
+    let entry = fields.entry.unwrap_or(NO_FIELD);
     if [fields.code, fields.previous].iter().any(|o| o % 8 != 0) {
         return None;
     }
     Some(WalkPlan {
         first_frame: layout.tstate.first_frame,
         cframe_current: fields.cframe_current.unwrap_or(NO_FIELD),
-        frame_bytes: reach(&[fields.code, fields.previous, fields.instr, owner])?,
+        cframe_previous: fields.cframe_previous.unwrap_or(NO_FIELD),
+        frame_entry: entry,
+        frame_bytes: reach(&[fields.code, fields.previous, fields.instr, owner, entry])?,
         frame_code: fields.code,
         frame_previous: fields.previous,
         frame_instr: fields.instr,

@@ -31,7 +31,7 @@ const NARROWEST: f64 = 0.01;
 pub fn write(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io::Result<()> {
     let view = View::new(profile, options.granularity);
     let paths = ShortPaths::of_frames(view.frames());
-    let fold = Fold::new(&view, options.threads, Unit::Samples, |frame| {
+    let fold = Fold::new(&view, options.threads, Unit::Nanoseconds, |frame| {
         foldable(&shortened(paths.label(frame).trim(), LABEL)).into_owned()
     });
     if fold.stacks.is_empty() {
@@ -54,6 +54,8 @@ pub fn write(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> i
     settings.min_width = NARROWEST;
     settings.text_truncate_direction = TextTruncateDirection::Right;
     settings.name_type = String::from("Frame:");
+    settings.count_name = String::from("µs");
+    settings.factor = 1e-3;
     settings.deterministic = true;
     // inferno's own sort compares whole lines, by which a frame and a longer name that begins
     // with it may take turns, and one box becomes two. This mode keeps our order, reversed.

@@ -88,6 +88,10 @@ impl LiveSymbols {
                 blazesym::symbolize::Reason::UnknownAddr => "no symbol at the address",
                 _ => "not understood",
             }),
+            // A zombie has no memory map any more.
+            Err(_) if std::fs::read_link(format!("/proc/{pid}/exe")).is_err() => {
+                unknown("the process had ended before its name was read")
+            }
             Err(_) => unknown("module could not be read"),
         }
     }

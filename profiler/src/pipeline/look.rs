@@ -113,6 +113,7 @@ pub fn look(attached: &Attached) -> Result<View, AttachError> {
     };
     let mut eye = Eye {
         attached,
+        runtime: &runtime,
         plan: cpython::plan(&runtime, memory, wishes),
         walker: Walker::default(),
         resolver: Resolver::new(&runtime),
@@ -126,9 +127,6 @@ pub fn look(attached: &Attached) -> Result<View, AttachError> {
             thread.python = true;
             thread.pthread_id = Some(found.pthread_id);
             thread.matched_by.clone_from(&found.matched_by);
-            thread.gil = runtime
-                .thread_state_at(memory, found.state)
-                .map_or(Gil::Unknown, |state| state.gil);
             if let Some(name) = names.get(&found.pthread_id) {
                 thread.name.clone_from(name);
             }
@@ -159,6 +157,7 @@ fn state_facts(state: &ThreadState) -> StateFacts {
 /// What a look needs for each thread.
 struct Eye<'a> {
     attached: &'a Attached,
+    runtime: &'a Runtime,
     plan: Option<profiler_common::plan::Plan>,
     walker: Walker,
     resolver: Resolver,
@@ -168,7 +167,7 @@ struct Eye<'a> {
 impl Eye<'_> {
     fn see(&mut self, task: &TaskFacts, state: Option<crate::words::ThreadStateAddr>) -> Seen {
         let mut attempts = 0;
-        let (asleep, chain, from) = loop {
+        let (asleep, chain, gil, from) = loop {
             attempts += 1;
             let asleep = match self.attached.process.mark(task.tid) {
                 Ok(Asleep::Yes(mark)) => Some(mark),
@@ -178,6 +177,11 @@ impl Eye<'_> {
                 let plan = self.plan.as_ref()?;
                 stacks::walk_now(&mut self.walker, &self.attached.memory, plan, state)
             });
+            // Read with the frames, so that the same proof holds for it.
+            let gil = state.map_or(Gil::Neither, |state| {
+                let state = self.runtime.thread_state_at(&self.attached.memory, state);
+                state.map_or(Gil::Unknown, |state| state.gil)
+            });
             let exact = asleep.as_ref().is_some_and(SchedulerMark::still_holds);
             let from = match (&chain, exact) {
                 (None, _) => FramesFrom::None,
@@ -186,23 +190,24 @@ impl Eye<'_> {
             };
             // A thread that runs will not come out better by asking again.
             if exact || asleep.is_none() || attempts == ATTEMPTS {
-                break (asleep, chain, from);
+                break (asleep, chain, gil, from);
             }
         };
+        let exact = from != FramesFrom::Estimated;
         let place = asleep.map(|mark| *mark.place());
         Seen {
             tid: task.tid,
             name: task.name.clone(),
             pthread_id: None,
             python: false,
-            activity: activity(task.state, place.is_some()),
+            activity: activity(task.state, place.is_some(), exact),
             state: task.state,
             syscall: match place {
                 Some(InKernel::Blocked { syscall, .. }) => syscall,
                 _ => None,
             },
             waits_in: self.attached.process.waits_in(task.tid).ok().flatten(),
-            gil: Gil::Neither,
+            gil,
             frames: self.frames(chain.as_ref(), place),
             frames_from: from,
             matched_by: Vec::new(),
@@ -227,14 +232,13 @@ impl Eye<'_> {
     }
 }
 
-fn activity(state: TaskState, asleep: bool) -> Activity {
+fn activity(state: TaskState, asleep: bool, exact: bool) -> Activity {
     match state {
-        _ if asleep => Activity::Blocked,
-        // Whether it is on a CPU or waits for one, `stat` does not tell.
-        TaskState::Running => Activity::OnCpu,
-        TaskState::Sleeping | TaskState::Waiting | TaskState::Stopped | TaskState::Idle => {
-            Activity::Blocked
-        }
+        _ if asleep && exact => Activity::Blocked,
+        TaskState::Stopped | TaskState::Idle => Activity::Blocked,
         TaskState::Ended | TaskState::Other(_) => Activity::Unknown,
+        // It was seen asleep and did not stay so, or it slept when it was counted and runs now.
+        // Whether it is on a CPU or waits for one, no file tells.
+        TaskState::Running | TaskState::Sleeping | TaskState::Waiting => Activity::OnCpu,
     }
 }

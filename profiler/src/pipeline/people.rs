@@ -94,12 +94,24 @@ pub(super) struct People {
     living: FxHashMap<Tid, Place>,
     /// Sampled since the last look and not yet identified.
     strangers: Vec<Stranger>,
+    nameless: Vec<Nameless>,
     facts: Vec<ThreadFacts>,
     states: Vec<StateFacts>,
     registry: Registry,
     /// Where the process's first stack begins.
     start_stack: Option<RemoteAddr>,
 }
+
+/// A thread of Python's that `threading` did not know yet.
+#[derive(Clone, Copy, Debug)]
+struct Nameless {
+    tid: Tid,
+    pthread_id: PthreadId,
+    attempts: u32,
+}
+
+/// How often a name is asked for again; a program without `threading` never has one.
+const ATTEMPTS: u32 = 10;
 
 /// Where a living thread stands.
 #[derive(Clone, Copy, Debug)]
@@ -223,6 +235,7 @@ impl People {
 
     /// A new thread has this id: whoever had it before is somebody else.
     pub(super) fn make_room(&mut self, tid: Tid) {
+        self.nameless.retain(|nameless| nameless.tid != tid);
         self.living.remove(&tid);
         self.facts.retain(|facts| facts.tid != tid);
         self.registry.forget(tid);
@@ -304,6 +317,13 @@ impl People {
             };
             let facts = self.facts.iter().find(|facts| facts.tid == stranger.tid);
             let kernels = facts.map(|facts| &facts.name);
+            if is_python && !names.contains_key(&stranger.tls_base) {
+                self.nameless.push(Nameless {
+                    tid: stranger.tid,
+                    pthread_id: stranger.tls_base,
+                    attempts: ATTEMPTS,
+                });
+            }
             if is_python && let Some(name) = names.get(&stranger.tls_base).or(kernels) {
                 builder.rename(index, name, true);
             }
@@ -314,6 +334,37 @@ impl People {
                 person.matched_by.clone_from(&found.matched_by);
             }
         }
+    }
+
+    /// Ask again for the names of threads that had none when they were met: `threading` is
+    /// imported late, and a thread runs before it is entered there.
+    pub(super) fn ask_again(
+        &mut self,
+        process: &impl Witness,
+        python: &impl PythonWitness,
+        builder: &mut ProfileBuilder,
+    ) {
+        if self.nameless.is_empty() {
+            return;
+        }
+        let wanted = |id| {
+            self.nameless
+                .iter()
+                .any(|nameless| nameless.pthread_id == id)
+        };
+        let names = python.names(process.memory(), &wanted);
+        let living = &self.living;
+        self.nameless.retain_mut(|nameless| {
+            nameless.attempts -= 1;
+            let Some(place) = living.get(&nameless.tid) else {
+                return false;
+            };
+            if let Some(name) = names.get(&nameless.pthread_id) {
+                builder.rename(place.index, name, true);
+                return false;
+            }
+            nameless.attempts > 0
+        });
     }
 
     /// Everyone, in the order of their index.

@@ -105,6 +105,8 @@ const CALM: Duration = Duration::from_millis(100);
 const EAGER_FOR: Duration = Duration::from_secs(1);
 /// How long a process that was there before us may take to finish starting its interpreter.
 const STARTING: Duration = Duration::from_secs(5);
+/// How often threads that had no name are asked for it again.
+const NAMES: Duration = Duration::from_millis(500);
 /// How often CPUs that came online are looked for.
 const NEW_CPUS: Duration = Duration::from_secs(5);
 
@@ -209,6 +211,7 @@ async fn drive(
     let mut calm = false;
     let mut beat = every(EAGER);
     let mut new_cpus = begin + NEW_CPUS;
+    let mut names = begin + NAMES;
     tokio::pin!(stop);
     loop {
         let ended = tokio::select! {
@@ -240,6 +243,10 @@ async fn drive(
             ticks: session.ticks(),
             python: !session.wants_python(),
         });
+        if now >= names {
+            names = now + NAMES;
+            session.ask_again();
+        }
         if now >= new_cpus {
             new_cpus = now + NEW_CPUS;
             kernel.tick_everywhere()?;

@@ -128,7 +128,13 @@ impl Session {
             self.states_wanted = true;
         }
         let (found, state) = (runtime.found(), &plan.state);
-        log::debug!("{found:?}, {} hops to the thread state", state.n_hops);
+        log::info!(
+            "Python {} in {}, found by {}; {} hops from the TLS base to the thread state",
+            found.version,
+            found.image,
+            found.by,
+            state.n_hops
+        );
         self.builder
             .python(&runtime.version().to_string(), "default");
         self.had_python = true;
@@ -256,6 +262,14 @@ impl Session {
         {
             self.people
                 .look(&self.attached, &python.runtime, &mut self.builder);
+        }
+    }
+
+    /// Now and then: the names of threads that had none yet.
+    pub(super) fn ask_again(&mut self) {
+        if let Some(python) = &self.python {
+            self.people
+                .ask_again(&self.attached, &python.runtime, &mut self.builder);
         }
     }
 

@@ -369,6 +369,7 @@ impl Kernel {
             sum.events_lost += one.events_lost;
             sum.switches += one.switches;
             sum.accounts_full += one.accounts_full;
+            sum.switches_unseen += one.switches_unseen;
         }
         Ok(sum)
     }

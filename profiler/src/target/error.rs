@@ -125,7 +125,12 @@ impl fmt::Display for TargetError {
                 if let Some(uid) = uid {
                     write!(f, " of user id {uid}")?;
                 }
-                f.write_str(": run the profiler with `sudo`, or as that user")
+                f.write_str(if nix::unistd::geteuid().is_root() {
+                    ": this root may not (no CAP_SYS_PTRACE here, or the process is guarded): \
+                     run the profiler outside of the container, or give it `--cap-add SYS_PTRACE`"
+                } else {
+                    ": run the profiler with `sudo`, or as that user"
+                })
             }
             Self::Shut { pid } => write!(
                 f,

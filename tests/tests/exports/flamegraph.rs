@@ -85,19 +85,19 @@ fn the_picture_is_well_formed_and_says_what_it_shows() {
         };
         let titles = titles(&made::rich(), &options);
         let has = |wanted: &str| titles.iter().any(|title| title.starts_with(wanted));
-        assert!(has("all (42 samples, 100%)"), "{titles:#?}");
+        assert!(has("all (424,242 µs, 100%)"), "{titles:#?}");
         assert!(
-            has("fib (app/fib.py:1) (10 samples, 23.81%)"),
+            has("fib (app/fib.py:1) (101,010 µs, 23.81%)"),
             "{titles:#?}"
         );
         assert!(
-            has("loads (json/__init__.py:299) (6 samples"),
+            has("loads (json/__init__.py:299) (60,606 µs"),
             "{titles:#?}"
         );
-        assert!(has("&lt;GC&gt; (2 samples"), "{titles:#?}");
-        assert!(has("[… 1000 frames cut] (4 samples"), "{titles:#?}");
+        assert!(has("&lt;GC&gt; (20,202 µs"), "{titles:#?}");
+        assert!(has("[… 1000 frames cut] (40,404 µs"), "{titles:#?}");
         assert_eq!(
-            has("MainThread (tid 4242) (23 samples"),
+            has("MainThread (tid 4242) (232,323 µs"),
             threads,
             "{titles:#?}"
         );
@@ -118,7 +118,7 @@ fn a_frame_is_one_box_though_another_begins_with_its_name() {
     making.add(main, &[frame("f\u{21}")], 1);
     let titles = titles(&making.close(), &Options::default());
     let of_f = titles.iter().filter(|title| title.starts_with("f ("));
-    assert_eq!(of_f.collect::<Vec<_>>(), ["f (2 samples, 50.00%)"]);
+    assert_eq!(of_f.collect::<Vec<_>>(), ["f (20,202 µs, 50.00%)"]);
 }
 
 #[test]
@@ -135,13 +135,13 @@ fn boxes_too_narrow_to_be_seen_are_left_out_and_their_time_is_kept() {
     let titles = titles(&making.close(), &Options::default());
     assert!(titles.len() < 10, "{titles:#?}");
     assert!(
-        titles.contains(&"all (1,001,001 samples, 100%)".to_owned()),
+        titles.contains(&"all (10,111,121,111 µs, 100%)".to_owned()),
         "{titles:#?}"
     );
     assert!(
         titles
             .iter()
-            .any(|title| title.starts_with("main (1,001,000 samples"))
+            .any(|title| title.starts_with("main (10,111,111,010 µs"))
     );
 }
 

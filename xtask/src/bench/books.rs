@@ -7,6 +7,13 @@ use tests::target::Target;
 use super::report::{Bound, Report};
 use super::{Setting, measure};
 
+/// `/proc` counts in hundredths of a second, and once for each of two numbers.
+const STAT_STEP_S: f64 = 0.02;
+
+/// A thread with this share of the time is busy. One that only asks for the GIL now and then is
+/// on a CPU for microseconds at a time: it takes more than seconds until its samples add up.
+const BUSY: f64 = 0.1;
+
 const CASES: &[(&str, &[&str])] = &[
     ("spin.py", &["20"]),
     ("spin.py", &["1000"]),
@@ -40,7 +47,8 @@ fn balance(
     profiler.attached()?;
     target.tell("go")?;
     target.expect("running")?;
-    measure::wait(setting.pick(2.0, 10.0));
+    let seconds = setting.pick(2.0, 10.0);
+    measure::wait(seconds);
     target.tell("stop")?;
     let accounts = target.done()?;
     let ledger = profiler.stop()?.ledger()?;
@@ -57,7 +65,7 @@ fn balance(
     let share = 100.0 * ledger.lost() as f64 / ledger.ticks.max(1) as f64;
     report.plain(case, "lost", share, "%");
     let mut worst = [0.0_f64; 3];
-    for account in &accounts {
+    for account in accounts.iter().filter(|it| it.cpu_s > BUSY * seconds) {
         let thread = ledger
             .thread(account.tid)
             .with_context(|| format!("the ledger has no thread {}", account.tid))?;
@@ -65,34 +73,24 @@ fn balance(
         let scheduled = thread.scheduler_s()?;
         let off = [
             (sampled / scheduled - 1.0).abs(),
-            (sampled / account.stat_s - 1.0).abs(),
+            ((sampled - account.stat_s).abs() - STAT_STEP_S).max(0.0) / account.stat_s,
             (scheduled / account.cpu_s - 1.0).abs(),
         ];
         for (worst, off) in worst.iter_mut().zip(off) {
             *worst = worst.max(100.0 * off);
         }
     }
-    let bound = Bound::AtMost(1.0);
-    report.bounded(
-        case,
-        "worst thread: sampled against scheduler",
-        worst[0],
-        "%",
-        bound,
-    );
-    report.bounded(
-        case,
-        "worst thread: sampled against utime+stime",
-        worst[1],
-        "%",
-        bound,
-    );
-    report.bounded(
-        case,
-        "worst thread: scheduler against own clock",
-        worst[2],
-        "%",
-        bound,
-    );
+    let names = [
+        "busy threads, worst: sampled, scheduler",
+        "busy threads, worst: sampled, utime+stime",
+        "busy threads, worst: scheduler, own clock",
+    ];
+    for (name, worst) in names.into_iter().zip(worst) {
+        match rate {
+            "999" => report.bounded(case, name, worst, "%", Bound::AtMost(1.0)),
+            // So few samples err by about a percent for their number alone.
+            _ => report.plain(case, name, worst, "%"),
+        }
+    }
     Ok(())
 }

@@ -71,6 +71,7 @@ impl Report {
         self.failures.push(format!("{}: {error:#}", self.bench));
     }
 
+    /// One figure, unless there is none: a spread of too few values.
     fn add(
         &mut self,
         case: &str,
@@ -79,6 +80,9 @@ impl Report {
         unit: &'static str,
         bound: Option<Bound>,
     ) {
+        if value.is_nan() && bound.is_none() {
+            return;
+        }
         let verdict = match bound {
             None => String::new(),
             Some(bound) => {

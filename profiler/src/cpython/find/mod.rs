@@ -69,6 +69,16 @@ pub enum FoundBy {
     Cookie,
 }
 
+impl fmt::Display for FoundBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Symbol => "its symbol `_PyRuntime`",
+            Self::Section => "its section `.PyRuntime`",
+            Self::Cookie => "its table of offsets in memory",
+        })
+    }
+}
+
 /// Whose threads the process has, for what lies behind the TLS base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Libc {

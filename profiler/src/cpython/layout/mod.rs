@@ -135,6 +135,10 @@ groups! {
     FrameFields {
         /// `_PyCFrame.current_frame` (3.11, 3.12).
         cframe_current: Option<u32>,
+        /// `_PyCFrame.previous` (3.11, 3.12).
+        cframe_previous: Option<u32>,
+        /// The byte that marks a frame entered from C (3.11 alone).
+        entry: Option<u32>,
         /// The code object.
         code: u32,
         /// The caller's frame.

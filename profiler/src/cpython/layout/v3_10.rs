@@ -62,6 +62,8 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
         },
         frame: FrameFields {
             cframe_current: None,
+            cframe_previous: Some(8),
+            entry: None,
             code: 32,
             previous: 24,
             instr: 96,

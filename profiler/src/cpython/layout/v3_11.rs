@@ -62,6 +62,8 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
         },
         frame: FrameFields {
             cframe_current: Some(8),
+            cframe_previous: Some(16),
+            entry: Some(68),
             code: 32,
             previous: 48,
             instr: 56,

@@ -62,6 +62,8 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
         },
         frame: FrameFields {
             cframe_current: Some(0),
+            cframe_previous: Some(8),
+            entry: None,
             code: 0,
             previous: 8,
             instr: 56,

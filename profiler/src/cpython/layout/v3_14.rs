@@ -63,6 +63,8 @@ pub(super) const RANGES: &[PatchRange] = &[
             },
             frame: FrameFields {
                 cframe_current: None,
+                cframe_previous: None,
+                entry: None,
                 code: 0,
                 previous: 8,
                 instr: 56,
@@ -165,6 +167,8 @@ pub(super) const RANGES: &[PatchRange] = &[
             },
             frame: FrameFields {
                 cframe_current: None,
+                cframe_previous: None,
+                entry: None,
                 code: 0,
                 previous: 8,
                 instr: 56,

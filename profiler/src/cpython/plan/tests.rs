@@ -19,6 +19,8 @@ fn the_plan_of_3_12() {
     let walk = WalkPlan {
         first_frame: 56,
         cframe_current: 0,
+        cframe_previous: 8,
+        frame_entry: NO_FIELD,
         frame_bytes: 72,
         frame_code: 0,
         frame_previous: 8,
