@@ -30,14 +30,14 @@ def walks():
     seed("walk", "raw", bytes([3, 2]) + lie(1, 255, 0, struct.pack("<Q", 1 << 16)))
 
 
-def record(kind, body, size=None):
-    size = 24 + len(body) if size is None else size
-    return struct.pack("<IIQII", kind, size, 10**9, 42, 43) + body
+def record(kind, body, time=10**9):
+    return struct.pack("<IIQII", kind, 24 + len(body), time, 42, 43) + body
 
 
 def wires():
     for name, kind in [("fork", 2), ("exec", 3), ("exit", 4), ("gone", 5)]:
         seed("wire", name, record(kind, struct.pack("<IIQ", 42, 0, 12345)))
+    seed("wire", "end-of-time", record(2, struct.pack("<IIQ", 42, 0, 0), 2**64 - 1))
     for frames in (0, 3):
         fixed = struct.pack(
             "<IIQQQQQQIiIIII",
