@@ -114,6 +114,9 @@ pub struct ProfilerCost {
     pub bpf_runs: Option<u64>,
     /// Its largest resident memory, bytes.
     pub rss_bytes: Option<u64>,
+    /// Nanoseconds from its start to its first sample.
+    #[serde(default)]
+    pub first_sample_ns: Option<u64>,
 }
 
 impl Ledger {

@@ -108,8 +108,14 @@ pub(super) struct RunArgs {
     #[arg(short, long, value_enum, default_value_t = ModeArg::Cpu)]
     pub mode: ModeArg,
     /// Ticks a second on each CPU (a prime does not fall into step with the program)
-    #[arg(short, long, value_name = "HZ", default_value_t = 99)]
-    pub rate: u32,
+    #[arg(
+        short,
+        long,
+        value_name = "HZ",
+        default_value = "99",
+        allow_negative_numbers = true
+    )]
+    pub rate: String,
     /// How long: 10, 10s, 2m [default: until Ctrl-C or the target's end]
     #[arg(short, long, value_name = "TIME")]
     pub duration: Option<String>,

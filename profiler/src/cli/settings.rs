@@ -66,12 +66,17 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
         Some(pid) => Whom::Process(Pid(pid)),
         None => Whom::Command(args.command.clone()),
     };
-    if !(1..=MAX_RATE).contains(&args.rate) {
+    let Some(rate_hz) = args
+        .rate
+        .parse()
+        .ok()
+        .filter(|hz| (1..=MAX_RATE).contains(hz))
+    else {
         return wrong(format!(
             "--rate {} is no rate: give 1 to {MAX_RATE} ticks a second, for example `--rate 99`",
             args.rate
         ));
-    }
+    };
     if !DEPTHS.contains(&args.max_depth) {
         return wrong(format!(
             "--max-depth {} is out of bounds: give {} to {} frames",
@@ -88,7 +93,7 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
     }
     let outputs = outputs(args)?;
     let run = RunSettings {
-        rate_hz: args.rate,
+        rate_hz,
         duration: args.duration.as_deref().map(duration).transpose()?,
         walk: match args.walk {
             WalkArg::Auto => Walk::Auto,
@@ -96,6 +101,7 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
             WalkArg::User => Walk::User,
         },
         max_frames: args.max_depth,
+        began: crate::sys::monotonic(),
         timeline: outputs.iter().any(|(_, format)| format.shows_time()),
     };
     let options = Options {
@@ -199,6 +205,8 @@ mod tests {
         let cases = [
             ("run --pid 1 --rate 0", "give 1 to 50000"),
             ("run --pid 1 --rate 1000000", "give 1 to 50000"),
+            ("run --pid 1 -r -5", "give 1 to 50000"),
+            ("run --pid 1 -r 99.5", "give 1 to 50000"),
             ("run --pid 1 -d 0", "write 10, 10s"),
             ("run --pid 1 -d NaN", "write 10, 10s"),
             ("run --pid 1 -d soon", "write 10, 10s"),

@@ -208,6 +208,12 @@ impl fmt::Display for SinkError {
         let folder = self.folder().display();
         write!(f, "cannot write `{path}`: ")?;
         match self.kind {
+            ErrorKind::NotFound if self.folder().is_dir() => {
+                write!(
+                    f,
+                    "no file can be made in `{folder}`: choose another folder, as in `-o /tmp/profile.svg`"
+                )
+            }
             ErrorKind::NotFound => {
                 write!(
                     f,

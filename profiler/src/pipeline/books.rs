@@ -22,6 +22,8 @@ pub(super) struct Received {
     pub(super) malformed: u64,
     /// Ticks of processes that were no longer known.
     pub(super) unknown_process: u64,
+    /// When the first sample was taken.
+    pub(super) first: Option<MonotonicNs>,
 }
 
 /// Fill in the kernel's side of the ledger.

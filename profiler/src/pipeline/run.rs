@@ -344,6 +344,7 @@ fn close(
     session.meet_the_unsampled(&accounts);
     let python = session.was_python();
     let mut ledger = session.builder.ledger(stopped);
+    let began = session.began();
     let received = session.received;
     books::close(
         &mut ledger,
@@ -354,6 +355,7 @@ fn close(
         stopped,
     );
     books::cost(&mut ledger, cost, sys::own_cost());
+    ledger.profiler.first_sample_ns = received.first.map(|first| first.0.saturating_sub(began.0));
     let profile = session.builder.close(stopped, ledger);
     Ok(Outcome {
         profile,

@@ -198,6 +198,7 @@ impl Session {
 
     fn tick(&mut self, tick: &Tick) {
         self.received.ticks += u64::from(tick.periods);
+        self.received.first.get_or_insert(tick.time);
         let state = tick.thread_state.map(|(state, _)| state);
         let thread = self.people.index(
             &self.attached,
@@ -307,6 +308,11 @@ impl Session {
     /// Ticks that arrived so far, for the progress line.
     pub(super) fn ticks(&self) -> u64 {
         self.received.ticks
+    }
+
+    /// When the program began.
+    pub(super) fn began(&self) -> MonotonicNs {
+        self.settings.began
     }
 
     /// Whether an interpreter was ever found.

@@ -42,6 +42,8 @@ pub struct RunSettings {
     pub max_frames: u32,
     /// Whether every sample's time is kept (for formats that show it).
     pub timeline: bool,
+    /// When the program began, to tell how soon the first sample came.
+    pub began: MonotonicNs,
 }
 
 impl RunSettings {

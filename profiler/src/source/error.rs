@@ -42,6 +42,10 @@ impl fmt::Display for KernelError {
                     "this kernel is not understood: {error}; `profiler doctor` tells more"
                 )
             }
+            Self::Refused(what) if nix::unistd::geteuid().is_root() => write!(
+                f,
+                "no permission to {what}, though this is root: it lacks CAP_BPF or CAP_PERFMON (in a container, add `--cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE`); `profiler doctor` says which"
+            ),
             Self::Refused(what) => write!(
                 f,
                 "no permission to {what}: run it as root (`sudo profiler …`) or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE"

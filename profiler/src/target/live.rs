@@ -16,7 +16,7 @@ use nix::unistd;
 use crate::target::error::TargetError;
 use crate::target::memory::{Memory, Piece, ReadError, ReadErrorKind};
 use crate::target::process::Process;
-use crate::words::RemoteAddr;
+use crate::words::{Pid, RemoteAddr};
 
 /// `UIO_MAXIOV` of `include/uapi/linux/uio.h`: more pieces are refused in one call.
 const MAX_PIECES: usize = 1024;
@@ -117,6 +117,20 @@ impl LiveMemory {
             Err(errno) => (empty_pieces(pieces), Some(kind_of(errno as i32))),
         }
     }
+}
+
+/// Whether `process_vm_readv` is allowed for a process. It asks for the right to trace, where
+/// opening `/proc/PID/mem` also asks for the right to open another user's file.
+pub(super) fn may_read(pid: Pid) -> bool {
+    let mut byte = [0];
+    let nowhere = RemoteIoVec { base: 0, len: 1 };
+    let into = &mut [IoSliceMut::new(&mut byte)];
+    let target = unistd::Pid::from_raw(pid.0.cast_signed());
+    // Permission is looked at before the address.
+    !matches!(
+        process_vm_readv(target, into, &[nowhere]),
+        Err(Errno::EPERM | Errno::EACCES | Errno::ENOSYS)
+    )
 }
 
 impl Memory for LiveMemory {

@@ -108,7 +108,9 @@ impl Process {
         let exe = process.find_exe()?;
         // A link may be read by more than may read memory: Yama and an undumpable program shut
         // out even their own user.
-        if let Err(ProcError::PermissionDenied(_)) = process.handle.mem() {
+        if let Err(ProcError::PermissionDenied(_)) = process.handle.mem()
+            && !crate::target::live::may_read(pid)
+        {
             return Err(TargetError::Shut { pid });
         }
         Ok(Self { exe, ..process })

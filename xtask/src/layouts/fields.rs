@@ -119,7 +119,7 @@ pub(super) const GROUPS: &[Group] = &[
         rust: "FrameFields",
         fields: &[
             may("cframe_current", &["cframe.current_frame"], &["offsetof(_PyCFrame, current_frame)"]),
-            may("cframe_previous", &["cframe.previous"], &["offsetof(_PyCFrame, previous)"]),
+            may("cframe_previous", &["cframe.previous"], &["offsetof(_PyCFrame, previous)", "offsetof(CFrame, previous)"]),
             may("entry", &["iframe.is_entry"], &["offsetof(_PyInterpreterFrame, is_entry)"]),
             must("code", &["iframe.executable", "pyframe.f_code"], &["offsetof(_PyInterpreterFrame, f_executable)", "offsetof(_PyInterpreterFrame, f_code)", "offsetof(PyFrameObject, f_code)"]),
             must("previous", &["iframe.previous", "pyframe.f_back"], &["offsetof(_PyInterpreterFrame, previous)", "offsetof(PyFrameObject, f_back)"]),

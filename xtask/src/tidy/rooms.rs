@@ -23,6 +23,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "profiler/src/cli",
         ],
     ),
+    ("bytes", &["profiler/src/source", "profiler/src/wire.rs"]),
     ("procfs", &["profiler/src/source", "profiler/src/target"]),
     ("object", &["profiler/src/cpython/find"]),
     ("blazesym", &["profiler/src/native"]),
