@@ -83,9 +83,6 @@ fn known_stacks(python: &[String]) -> Result<Session, String> {
         .map_err(|error| format!("no account ({error}): {:?}", target.line))?;
     let memory = target.memory()?;
     let runtime = attach(&memory)?;
-    let states = runtime
-        .thread_states(&memory)
-        .map_err(|error| error.to_string())?;
     // The thread that printed has yet to come to its final read of standard input.
     let reporter = account.threads.get(&account.own).ok_or("no own thread")?;
     let (pid, tid) = (target.child.id(), reporter.native_id);
@@ -95,6 +92,9 @@ fn known_stacks(python: &[String]) -> Result<Session, String> {
             .map_err(|error| error.to_string())?
             .starts_with("0 0x0 "))
     })?;
+    let states = runtime
+        .thread_states(&memory)
+        .map_err(|error| error.to_string())?;
     if account.pid != target.child.id() {
         return Err("it runs in another process".to_owned());
     }
