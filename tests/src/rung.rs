@@ -24,6 +24,16 @@ pub const RUNG_VARIABLE: &str = "PROFILER_TEST_RUNG";
 /// The variable that names the file in which tests that did not run are counted, a line each.
 pub const LEFT_OUT_VARIABLE: &str = "PROFILER_TEST_LEFT_OUT";
 
+/// Whether tests of this rung must run: what they need and is missing is then a failure.
+#[must_use]
+pub fn must_run(rung: Rung) -> bool {
+    let asked = std::env::var(RUNG_VARIABLE)
+        .ok()
+        .and_then(|text| text.parse::<u8>().ok())
+        .unwrap_or(Rung::Offline as u8);
+    rung as u8 <= asked
+}
+
 /// Whether a test of this rung is to run. When it is not, that has been said and counted.
 ///
 /// # Panics
@@ -31,11 +41,7 @@ pub const LEFT_OUT_VARIABLE: &str = "PROFILER_TEST_LEFT_OUT";
 /// When the rung must run and the machine does not allow it.
 #[must_use]
 pub fn reached(rung: Rung) -> bool {
-    let asked = std::env::var(RUNG_VARIABLE)
-        .ok()
-        .and_then(|text| text.parse::<u8>().ok())
-        .unwrap_or(Rung::Offline as u8);
-    if rung as u8 > asked {
+    if !must_run(rung) {
         leave_out(&format!(
             "it is of rung {}: type `cargo xtask test --rung {}`",
             rung as u8, rung as u8

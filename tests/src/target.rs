@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::lines::{Lines, PATIENCE};
 use crate::pythons::Python;
 
-/// Every target program and what they share, as they are in `tests/targets`.
+/// The target programs that run from a file, and what they share, as they are in `tests/targets`.
 const SCRIPTS: &[(&str, &str)] = &[
     ("truth.py", include_str!("../targets/truth.py")),
     (
@@ -25,13 +25,22 @@ const SCRIPTS: &[(&str, &str)] = &[
     ),
     ("c_call.py", include_str!("../targets/c_call.py")),
     ("count_work.py", include_str!("../targets/count_work.py")),
+    (
+        "deny_vm_readv.py",
+        include_str!("../targets/deny_vm_readv.py"),
+    ),
     ("gap_meter.c", include_str!("../targets/gap_meter.c")),
     ("gap_meter.py", include_str!("../targets/gap_meter.py")),
     ("generators.py", include_str!("../targets/generators.py")),
+    (
+        "known_stacks.py",
+        include_str!("../targets/known_stacks.py"),
+    ),
     ("origin.py", include_str!("../targets/origin.py")),
     ("short_calls.py", include_str!("../targets/short_calls.py")),
     ("sleepers.py", include_str!("../targets/sleepers.py")),
     ("spin.py", include_str!("../targets/spin.py")),
+    ("threads.py", include_str!("../targets/threads.py")),
     (
         "two_spinners.py",
         include_str!("../targets/two_spinners.py"),

@@ -1,4 +1,4 @@
-//! The ladder on real interpreters: rung 2, own children.
+//! The ladder on real interpreters: own children, and once in a namespace of their own.
 //!
 //! Every Python on the machine runs `targets/threads.py`, which says which kernel thread has
 //! which pthread id. Each rung that applies must say the same, for 1, 3 and 50 threads.
@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,11 @@ use profiler::target::{Asleep, InKernel, LiveMemory, Memory, Process, TaskFacts}
 use profiler::threads::{Look, Registry, Rung, ScanWhom, StateFacts, ThreadFacts, TidOffset};
 use profiler::words::{InnerTid, Pid, PthreadId, ThreadStateAddr, Tid};
 use serde::Deserialize;
+use tests::pythons::{self, Python};
+use tests::rung::{
+    self,
+    Rung::{Kernel, Live},
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -155,7 +160,7 @@ impl Threads {
         for tid in self.process.tids().expect("it lives") {
             match self.process.mark(tid).expect("our own child") {
                 Asleep::Yes(mark) => assert!(mark.still_holds()),
-                Asleep::CannotTell => eprintln!("not run: this kernel keeps no schedstat"),
+                Asleep::CannotTell => rung::leave_out("this kernel keeps no schedstat"),
                 Asleep::No => panic!("thread {tid} runs"),
             }
         }
@@ -182,73 +187,8 @@ fn innermost(pid: Pid) -> Pid {
     }
 }
 
-/// A way to start an interpreter, and its minor version.
-struct Python {
-    command: Vec<String>,
-    minor: u32,
-}
-
-/// Every interpreter on this machine from 3.8 on: `PROFILER_TEST_PYTHONS` (commands, colons
-/// between them) or pyenv's and those in the cached folder of Debian's.
-fn pythons() -> Vec<Python> {
-    let commands: Vec<Vec<String>> = match std::env::var("PROFILER_TEST_PYTHONS") {
-        Ok(listed) => listed.split(':').map(words).collect(),
-        Err(_) => found_commands(),
-    };
-    let pythons: Vec<Python> = commands.into_iter().filter_map(ask).collect();
-    if pythons.is_empty() {
-        eprintln!("not run: no interpreter was found");
-    }
-    pythons
-}
-
 fn words(command: &str) -> Vec<String> {
     command.split_whitespace().map(str::to_owned).collect()
-}
-
-fn found_commands() -> Vec<Vec<String>> {
-    let mut commands = Vec::new();
-    let pyenv = Command::new("pyenv").arg("root").output();
-    let root = pyenv.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    let versions = root.map(|root| Path::new(&root).join("versions"));
-    for version in versions
-        .and_then(std::fs::read_dir)
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
-        let program = version.path().join("bin/python");
-        commands.extend(program.to_str().map(|program| vec![program.to_owned()]));
-    }
-    let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(
-        || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache"),
-        PathBuf::from,
-    );
-    let sid = cache.join("profiler-build/sid");
-    for program in ["python3.13", "python3.14", "python3.15"] {
-        if let (true, Some(sid)) = (sid.join("usr/bin").join(program).exists(), sid.to_str()) {
-            commands.push(words(&format!("chroot {sid} {program}")));
-        }
-    }
-    commands
-}
-
-fn ask(command: Vec<String>) -> Option<Python> {
-    let output = Command::new(&command[0])
-        .args(&command[1..])
-        .args([
-            "-c",
-            "import sys; print(sys.version_info[0] * 100 + sys.version_info[1])",
-        ])
-        .env("LC_ALL", "C")
-        .output()
-        .ok()?;
-    let version: u32 = String::from_utf8_lossy(&output.stdout)
-        .trim()
-        .parse()
-        .ok()?;
-    let minor = version.checked_sub(300)?;
-    (minor >= 8).then_some(Python { command, minor })
 }
 
 fn check(python: &Python, wrapper: &str, threads: usize, native: usize) {
@@ -258,42 +198,36 @@ fn check(python: &Python, wrapper: &str, threads: usize, native: usize) {
         command.join(" ")
     );
     let target = Threads::start(&command, threads, native);
-    target.check(python.minor >= 11);
+    target.check(python.minor() >= (3, 11));
     target.check_sleep();
+}
+
+fn on_every_python(rung: rung::Rung, wrapper: &str, threads: usize, native: usize) {
+    if !rung::reached(rung) {
+        return;
+    }
+    for python in pythons::required() {
+        check(python, wrapper, threads, native);
+    }
 }
 
 #[test]
 fn with_one_thread_all_rungs_name_it() {
-    for python in pythons() {
-        check(&python, "", 1, 0);
-    }
+    on_every_python(Live, "", 1, 0);
 }
 
 #[test]
 fn with_three_threads_and_native_ones_all_rungs_name_the_same() {
-    for python in pythons() {
-        check(&python, "", 3, 4);
-    }
+    on_every_python(Live, "", 3, 4);
 }
 
 #[test]
 fn with_fifty_threads_all_rungs_name_the_same() {
-    for python in pythons() {
-        check(&python, "", 50, 0);
-    }
+    on_every_python(Live, "", 50, 0);
 }
 
+/// A namespace takes root, which is rung 3's.
 #[test]
 fn in_a_pid_namespace_all_rungs_name_the_same() {
-    let wrapper = "unshare --pid --fork";
-    let works = Command::new("unshare")
-        .args(["--pid", "--fork", "true"])
-        .status();
-    if !works.is_ok_and(|status| status.success()) {
-        eprintln!("not run: `{wrapper}` takes root");
-        return;
-    }
-    for python in pythons() {
-        check(&python, wrapper, 3, 1);
-    }
+    on_every_python(Kernel, "unshare --pid --fork", 3, 1);
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use profiler::target::{Backing, Process, TargetError};
 use profiler::words::Pid;
+use tests::rung::{self, Rung};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -45,6 +46,9 @@ impl Drop for Cat {
 
 #[test]
 fn an_end_is_seen_and_a_zombie_is_told_apart() {
+    if !rung::reached(Rung::Live) {
+        return;
+    }
     let mut cat = Cat::start("cat");
     let process = cat.open();
     assert!(!process.has_ended());
@@ -63,9 +67,12 @@ fn an_end_is_seen_and_a_zombie_is_told_apart() {
 
 #[test]
 fn a_kernel_thread_is_no_target() {
+    if !rung::reached(Rung::Live) {
+        return;
+    }
     let is_kernels = fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n");
     if !is_kernels {
-        eprintln!("not run: no thread of the kernel is visible from here");
+        rung::leave_out("no thread of the kernel is visible from here");
         return;
     }
     let error = Process::open(Pid(2)).expect_err("no memory");
@@ -74,6 +81,9 @@ fn a_kernel_thread_is_no_target() {
 
 #[test]
 fn a_mapped_file_that_was_replaced_is_not_mistaken_for_its_successor() {
+    if !rung::reached(Rung::Live) {
+        return;
+    }
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a cat");
     // By a program of its own: a child of another test's could inherit the file while it is

@@ -3,13 +3,15 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use profiler::cpython::{MappedFile, OpenImage, ReadSeek};
 use profiler::target::{Memory, ReadError, ReadErrorKind};
 use profiler::words::RemoteAddr;
+use tests::pythons;
+use tests::rung::{self, Rung};
 
 /// Runs its argument under a file name of its own, so that a target needs no file where the
 /// interpreter sees another root.
@@ -17,37 +19,10 @@ const BOOTSTRAP: &str =
     "import sys; exec(compile(sys.argv.pop(1), '/targets/target.py', 'exec'), globals())";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Commands that start an interpreter.
-pub(crate) fn pythons() -> Vec<Vec<String>> {
-    if let Ok(list) = std::env::var("PROFILER_TEST_PYTHONS") {
-        let commands = list.split(':').filter(|command| !command.is_empty());
-        return commands
-            .map(|command| command.split_whitespace().map(str::to_owned).collect())
-            .collect();
-    }
-    let mut commands: Vec<Vec<String>> = pyenv_pythons(8..=15)
-        .into_iter()
-        .map(|python| vec![python.to_string_lossy().into_owned()])
-        .collect();
-    let cache = std::env::var("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = std::env::var("HOME").unwrap_or_default();
-    let cache = cache.unwrap_or_else(|_| Path::new(&home).join(".cache"));
-    let sid = cache.join("profiler-build/sid");
-    for minor in 13..=15 {
-        if sid.join(format!("usr/bin/python3.{minor}")).exists() {
-            let sid = sid.to_string_lossy().into_owned();
-            commands.push(vec!["chroot".to_owned(), sid, format!("python3.{minor}")]);
-        }
-    }
-    commands
-}
-
 /// Interpreters that are older than what is supported.
+///
+/// By pyenv alone: the harness knows only those that are supported.
 pub(crate) fn old_pythons() -> Vec<PathBuf> {
-    pyenv_pythons(5..=7)
-}
-
-fn pyenv_pythons(minors: std::ops::RangeInclusive<u8>) -> Vec<PathBuf> {
     let pyenv = Command::new("pyenv").arg("root").output();
     let root = pyenv
         .ok()
@@ -57,24 +32,22 @@ fn pyenv_pythons(minors: std::ops::RangeInclusive<u8>) -> Vec<PathBuf> {
         .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
         .unwrap_or_default();
     versions.sort();
-    let pythons = versions.iter().flat_map(|version| {
-        let minors = minors.clone();
-        minors.map(|minor| version.join(format!("bin/python3.{minor}")))
-    });
+    let pythons = versions
+        .iter()
+        .flat_map(|version| (5..=7).map(|minor| version.join(format!("bin/python3.{minor}"))));
     pythons.filter(|python| python.exists()).collect()
 }
 
 /// Runs `test` on every interpreter and tells all that went wrong.
 pub(crate) fn on_every_python(test: impl Fn(&[String]) -> Result<String, String>) {
-    let pythons = pythons();
-    if pythons.is_empty() {
-        eprintln!("RUNG 2 DID NOT RUN: no interpreter found, set PROFILER_TEST_PYTHONS");
+    if !rung::reached(Rung::Live) {
+        return;
     }
     let mut failures = Vec::new();
-    for python in &pythons {
-        match test(python) {
-            Ok(said) => println!("{}: {said}", python.join(" ")),
-            Err(wrong) => failures.push(format!("{}: {wrong}", python.join(" "))),
+    for python in pythons::required() {
+        match test(&python.command) {
+            Ok(said) => println!("{}: {said}", python.label),
+            Err(wrong) => failures.push(format!("{}: {wrong}", python.label)),
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));

@@ -1,6 +1,6 @@
 //! The books: samples against the scheduler's account, the thread's own clock and `/proc`'s.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tests::profiler::Running;
 use tests::target::Target;
 
@@ -62,10 +62,18 @@ fn balance(
         "ticks",
         bound,
     );
+    // These reasons are faults of the profiler, never of the machine or the target.
+    let faults: u64 = ["unaccounted", "malformed", "unknown_process"]
+        .iter()
+        .filter_map(|fault| ledger.losses.get(*fault))
+        .sum();
+    let name = "lost by the profiler's own fault";
+    report.bounded(case, name, faults as f64, "ticks", Bound::Exactly(0.0));
     let share = 100.0 * ledger.lost() as f64 / ledger.ticks.max(1) as f64;
     report.plain(case, "lost", share, "%");
-    let mut worst = [0.0_f64; 3];
+    let (mut worst, mut checked) = ([0.0_f64; 3], 0);
     for account in accounts.iter().filter(|it| it.cpu_s > BUSY * seconds) {
+        checked += 1;
         let thread = ledger
             .thread(account.tid)
             .with_context(|| format!("the ledger has no thread {}", account.tid))?;
@@ -80,6 +88,10 @@ fn balance(
             *worst = worst.max(100.0 * off);
         }
     }
+    ensure!(
+        checked > 0,
+        "no thread was busy, so none was checked: {accounts:?}"
+    );
     let names = [
         "busy threads, worst: sampled, scheduler",
         "busy threads, worst: sampled, utime+stime",

@@ -8,10 +8,14 @@ const HOUSE: &str = "profiler/src/";
 
 /// A crate and where it may be named, by the beginnings of paths.
 const HOMES: &[(&str, &[&str])] = &[
-    // The contract's `Pod` is aya's trait.
+    // The contract's `Pod` is aya's trait; a test asks the kernel which programs it still holds.
     (
         "aya",
-        &["profiler/src/source", "profiler-common/src/lib.rs"],
+        &[
+            "profiler/src/source",
+            "profiler-common/src/lib.rs",
+            "tests/tests/kill.rs",
+        ],
     ),
     ("aya_log", &["profiler/src/source"]),
     (

@@ -1,0 +1,375 @@
+//! The commands as they are typed: what they write, what they say, how they end.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+use tempfile::TempDir;
+use tests::folded::Folded;
+use tests::profiler::{self, Running};
+use tests::pythons::{self, Python};
+use tests::rung::{self, Rung};
+use tests::target::{self, Target};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a file of each format must begin with.
+const BEGINNINGS: [(&str, &[u8]); 6] = [
+    ("all.folded", b""),
+    ("all.svg", b"<?xml"),
+    ("all.speedscope.json", b"{"),
+    ("all.pb.gz", b"\x1f\x8b"),
+    ("all.txt", b""),
+    ("all.json", b"{"),
+];
+
+fn at_the_kernel() -> Option<&'static Python> {
+    rung::reached(Rung::Kernel).then(pythons::any).flatten()
+}
+
+/// A target that says one line of itself, after which all its threads block.
+struct Parked {
+    child: Child,
+    line: String,
+    _folder: TempDir,
+}
+
+impl Parked {
+    fn start(python: &Python, script: &str, arguments: &[&str]) -> Result<Self> {
+        let (folder, path) = target::lay_out(python, script)?;
+        let child = target::command(python, &path, arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut parked = Self {
+            child,
+            line: String::new(),
+            _folder: folder,
+        };
+        let stdout = parked.child.stdout.take().context("its stdout")?;
+        BufReader::new(stdout).read_line(&mut parked.line)?;
+        parked.wait_until_all_block()?;
+        Ok(parked)
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    /// The line is said a moment before the last threads block.
+    fn wait_until_all_block(&self) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let mut all = true;
+            let mut one_reads = false;
+            for task in std::fs::read_dir(format!("/proc/{}/task", self.pid()))? {
+                let syscall = std::fs::read_to_string(task?.path().join("syscall"))?;
+                all &= syscall.starts_with(|char: char| char.is_ascii_digit());
+                one_reads |= syscall.starts_with("0 0x0 ");
+            }
+            if all && one_reads {
+                return Ok(());
+            }
+            ensure!(start.elapsed() < PATIENCE, "threads that never block");
+            std::thread::yield_now();
+        }
+    }
+
+    fn dumped(&self) -> Result<Value> {
+        let finished = profiler::run(&["dump", "--json", "--pid", &self.pid()])?.success()?;
+        serde_json::from_str(&finished.stdout).context("what `dump --json` wrote")
+    }
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        // It may be gone already, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What `known_stacks.py` says of itself.
+#[derive(Deserialize)]
+struct Account {
+    own: u64,
+    threads: BTreeMap<u64, ThreadAccount>,
+}
+
+#[derive(Deserialize)]
+struct ThreadAccount {
+    name: String,
+    native_id: i64,
+    /// Name, base name of the file, line; leaf first.
+    stack: Vec<(String, String, u64)>,
+}
+
+fn threads_of(dump: &Value) -> Result<&Vec<Value>> {
+    dump["threads"].as_array().context("no list of threads")
+}
+
+/// A thread's Python frames as the target names its own; leaf first.
+fn frames_of(thread: &Value) -> Vec<(String, String, u64)> {
+    let frames = thread["frames"].as_array().into_iter().flatten();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    frames
+        .filter(|frame| frame["kind"] == "python")
+        .map(|frame| {
+            let file = text(&frame["file"]);
+            let base = file.rsplit('/').next().unwrap_or_default().to_owned();
+            (
+                text(&frame["function"]),
+                base,
+                frame["line"].as_u64().unwrap_or(0),
+            )
+        })
+        .collect()
+}
+
+fn is_as_told(thread: &Value, account: &ThreadAccount, reads: bool) -> Result<()> {
+    ensure!(thread["tid"] == account.native_id, "its tid");
+    ensure!(thread["name"] == *account.name, "its name");
+    ensure!(thread["python"] == true, "it is not known as Python's");
+    ensure!(thread["state"] == "blocked", "its state");
+    ensure!(thread["gil"] == "neither", "its GIL");
+    let reason = if reads { "read" } else { "futex" };
+    ensure!(thread["reason"] == reason, "its reason");
+    let (got, want) = (frames_of(thread), &account.stack);
+    if want.len() > 512 {
+        let kept = got.len() / 2;
+        ensure!(kept > 200, "only {} frames are kept", got.len());
+        ensure!(got[..kept] == want[..kept], "its leaf end");
+        let end = want.len() - kept;
+        ensure!(got[got.len() - kept..] == want[end..], "its root end");
+    } else {
+        ensure!(got == *want, "its frames are not {want:?}");
+    }
+    Ok(())
+}
+
+fn dumps_are_what_the_target_says(python: &Python) -> Result<()> {
+    let parked = Parked::start(python, "known_stacks.py", &[])?;
+    let account: Account = serde_json::from_str(&parked.line).context(parked.line.clone())?;
+    let dump = parked.dumped()?;
+    ensure!(dump["pid"] == parked.child.id(), "another process");
+    ensure!(dump["python"] == *python.label, "Python {}", dump["python"]);
+    let threads = threads_of(&dump)?;
+    ensure!(threads.len() == account.threads.len(), "other threads");
+    for (ident, account_of) in &account.threads {
+        let mut named = threads.iter().filter(|it| it["pthread_id"] == *ident);
+        let thread = named.next().with_context(|| format!("no thread {ident}"))?;
+        is_as_told(thread, account_of, *ident == account.own)
+            .with_context(|| format!("`{}` is {thread}", account_of.name))?;
+    }
+
+    let text = profiler::run(&["dump", "--pid", &parked.pid()])?.success()?;
+    let text = text.stdout;
+    for thread in account.threads.values() {
+        let begins = format!("Thread {} \"{}\": blocked (", thread.native_id, thread.name);
+        ensure!(text.contains(&begins), "`{begins}` is not in: {text}");
+        let (function, file, line) = thread.stack.first().context("an empty stack")?;
+        let leaf = text.lines().any(|text| {
+            text.trim_start().starts_with(&format!("{function} ("))
+                && text.ends_with(&format!("{file}:{line})"))
+        });
+        ensure!(leaf, "`{function}` at line {line} is not in: {text}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_dump_says_of_parked_threads_what_they_say() -> Result<()> {
+    if !rung::reached(Rung::Kernel) {
+        return Ok(());
+    }
+    for python in pythons::required() {
+        dumps_are_what_the_target_says(python).with_context(|| format!("on {}", python.label))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_dump_names_the_call_that_each_thread_blocks_in() -> Result<()> {
+    let Some(python) = at_the_kernel() else {
+        return Ok(());
+    };
+    let parked = Parked::start(python, "threads.py", &["9", "1"])?;
+    let dump = parked.dumped()?;
+    let threads = threads_of(&dump)?;
+    let check = |function: &str, calls: &[&str]| {
+        let is_it = |thread: &&Value| {
+            let frames = frames_of(thread);
+            frames.iter().any(|frame| frame.0 == function)
+        };
+        let thread = threads.iter().find(is_it);
+        let thread = thread.with_context(|| format!("no `{function}` in {dump}"))?;
+        let reason = thread["reason"].as_str().unwrap_or_default();
+        ensure!(calls.contains(&reason), "`{function}` is in `{reason}`");
+        Ok(())
+    };
+    check("in_lock", &["futex"])?;
+    check("in_timed_wait", &["futex"])?;
+    check("in_sleep", &["clock_nanosleep", "select", "pselect6"])?;
+    check("in_read", &["read"])?;
+    check("in_recv", &["recvfrom"])?;
+    check("in_select", &["select", "pselect6"])?;
+    check("in_poll", &["poll", "ppoll"])?;
+    check("in_epoll", &["epoll_wait", "epoll_pwait"])?;
+    let native = threads.iter().filter(|thread| thread["python"] == false);
+    ensure!(native.count() == 1, "not one thread of C alone: {dump}");
+    Ok(())
+}
+
+/// Runs `profiler run … -- COMMAND`.
+fn run_command(options: &[&str], command: &[String]) -> Result<profiler::Finished> {
+    let command = command.iter().map(String::as_str);
+    let words: Vec<&str> = ["run"]
+        .into_iter()
+        .chain(options.iter().copied())
+        .chain(["--"])
+        .chain(command)
+        .collect();
+    profiler::run(&words)
+}
+
+#[test]
+fn the_commands_own_status_is_passed_on_beside_its_profile() -> Result<()> {
+    let Some(python) = at_the_kernel() else {
+        return Ok(());
+    };
+    let source = "import sys, time
+while time.process_time() < 0.5:
+    pass
+sys.exit(7)";
+    let words = ["-c", source].map(str::to_owned);
+    let command = [python.command.as_slice(), &words].concat();
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("seven.folded");
+    let path = path.to_str().context("a path of text")?;
+    let finished = run_command(&["-r", "499", "-o", path], &command)?;
+    ensure!(finished.status.code() == Some(7), "{finished:?}");
+    let folded = Folded::read(Path::new(path))?;
+    ensure!(folded.with("<module>") > 100, "{folded:?}");
+    Ok(())
+}
+
+#[test]
+fn a_command_that_is_no_python_is_refused_with_what_to_type() -> Result<()> {
+    if !rung::reached(Rung::Kernel) {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("none.folded");
+    let check = |command: &str, said: &str| {
+        let options = ["-o", path.to_str().context("a path of text")?];
+        let finished = run_command(&options, &[command.to_owned()])?;
+        ensure!(finished.status.code() == Some(1), "{finished:?}");
+        ensure!(finished.stderr.contains(said), "{finished:?}");
+        ensure!(!finished.stderr.contains("panicked"), "{finished:?}");
+        ensure!(!path.exists(), "a profile was written: {finished:?}");
+        Ok(())
+    };
+    check("true", "profiler run -- python3")?;
+    check("./no-such-command", "cannot start `./no-such-command`")
+}
+
+#[test]
+fn doctor_finds_that_everything_works() -> Result<()> {
+    let Some(python) = at_the_kernel() else {
+        return Ok(());
+    };
+    let finished = profiler::run(&["doctor"])?;
+    ensure!(finished.status.code() == Some(0), "{finished:?}");
+    let said = "ok  the kernel programs load, attach and tick";
+    ensure!(finished.stdout.contains(said), "{finished:?}");
+
+    let target = Target::start(python, "spin.py", &["1"])?;
+    let finished = profiler::run(&["doctor", "--pid", &target.pid().to_string()])?;
+    ensure!(finished.status.code() == Some(0), "{finished:?}");
+    ensure!(finished.stdout.contains(&python.label), "{finished:?}");
+    Ok(())
+}
+
+#[test]
+fn one_run_writes_every_format() -> Result<()> {
+    let Some(python) = at_the_kernel() else {
+        return Ok(());
+    };
+    let folder = tempfile::tempdir()?;
+    let paths = BEGINNINGS.map(|(name, _)| folder.path().join(name).to_string_lossy().into_owned());
+    let mut arguments = vec!["-r", "499", "-d", "1s"];
+    arguments.extend(paths.iter().flat_map(|path| ["-o", path]));
+    let mut target = Target::start(python, "spin.py", &["5"])?;
+    target.tell("go")?;
+    target.expect("running")?;
+    let finished = Running::on(target.pid(), &arguments)?.finish()?.success()?;
+    let ledger = finished.ledger()?;
+    ensure!(ledger.samples > 50, "{ledger:?}");
+
+    for ((name, begins), path) in BEGINNINGS.iter().zip(&paths) {
+        let bytes = std::fs::read(path).with_context(|| format!("no {name}"))?;
+        ensure!(!bytes.is_empty(), "{name} is empty");
+        ensure!(bytes.starts_with(begins), "{name} begins otherwise");
+        if name.ends_with(".json") {
+            let value: Value = serde_json::from_slice(&bytes).context(*name)?;
+            ensure!(value.is_object(), "{name} is no object");
+        }
+    }
+    for folded in [Folded::read(Path::new(&paths[0]))?, finished.folded()?] {
+        let total = folded.total();
+        ensure!(total == ledger.samples, "the lines sum to {total}");
+    }
+    Ok(())
+}
+
+/// What is not allowed to the target or the profiler is done another way.
+#[test]
+fn a_seccomp_filter_on_either_side_is_no_hindrance() -> Result<()> {
+    let Some(python) = at_the_kernel() else {
+        return Ok(());
+    };
+    let [program] = python.command.as_slice() else {
+        rung::leave_out("the interpreter is not started by its path");
+        return Ok(());
+    };
+    let (_folder, filter) = target::lay_out(python, "deny_vm_readv.py")?;
+    let filter = filter.to_string_lossy().into_owned();
+    let mut filtered = python.clone();
+    filtered.command = vec![program.clone(), filter.clone(), program.clone()];
+    let mut target = Target::start(&filtered, "spin.py", &["5"])?;
+    target.tell("go")?;
+    target.expect("running")?;
+    let pid = target.pid().to_string();
+
+    let finished = Running::on(target.pid(), &["-r", "499", "-d", "1s"])?;
+    let ledger = finished.finish()?.success()?.ledger()?;
+    ensure!(ledger.from("kernel") > 50, "{ledger:?}");
+    let dump = profiler::run(&["dump", "--pid", &pid])?.success()?;
+    ensure!(dump.stdout.contains("spin.py:"), "{dump:?}");
+
+    let files = tempfile::tempdir()?;
+    let outputs = ["ledger.json", "profile.folded"].map(|name| files.path().join(name));
+    let mut run = Command::new(program);
+    run.arg(&filter).arg(profiler::binary()?);
+    run.args(["run", "--pid", &pid, "-r", "499", "-d", "1s"]);
+    run.arg("--ledger")
+        .arg(&outputs[0])
+        .arg("-o")
+        .arg(&outputs[1]);
+    let finished = Running::spawn(run, files)?.finish()?.success()?;
+    ensure!(finished.ledger()?.from("kernel") > 50, "{finished:?}");
+    ensure!(finished.folded()?.total() > 50, "{finished:?}");
+    let mut dump = Command::new(program);
+    dump.arg(&filter).arg(profiler::binary()?);
+    dump.args(["dump", "--pid", &pid]);
+    let dump = Running::spawn(dump, tempfile::tempdir()?)?
+        .finish()?
+        .success()?;
+    ensure!(dump.stdout.contains("spin.py:"), "{dump:?}");
+    Ok(())
+}
