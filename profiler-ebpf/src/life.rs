@@ -54,6 +54,16 @@ pub fn exec(ctx: &BtfTracePointContext) {
         return;
     }
     debug!(ctx, "target {} replaced its program", tgid);
+    // A thread that was not the first becomes it: same thread, another id, same account.
+    let old = ctx.arg::<u64>(1) as u32;
+    if old != tgid
+        && let Some(account) = ACCOUNTS.get_ptr(&old)
+    {
+        // SAFETY: the thread is here, so no switch of it runs.
+        let account = unsafe { *account };
+        let _ = ACCOUNTS.insert(&tgid, &account, 0);
+        let _ = ACCOUNTS.remove(&old);
+    }
     if let Some(plan) = PLANS.get_ptr_mut(&tgid) {
         // SAFETY: only this one thread of the process is left at an exec; a tick sees either
         // value.

@@ -50,7 +50,8 @@ fn state(ctx: &BtfTracePointContext, prev: Task) -> u32 {
     }
 }
 
-/// The account of a thread that is on a CPU; one first seen there has been since the start.
+/// The account of a thread that is on a CPU; one first seen there has been since the start, or
+/// since the last switch that was seen on this CPU.
 #[inline(always)]
 fn running(plan: &Plan, tgid: u32, tid: u32) -> Option<&'static mut Account> {
     if let Some(account) = ACCOUNTS.get_ptr_mut(&tid) {
@@ -61,10 +62,15 @@ fn running(plan: &Plan, tgid: u32, tid: u32) -> Option<&'static mut Account> {
         }
         return Some(account);
     }
+    let switched = last_switch();
     let account = Account {
         tgid,
         on_cpu: 1,
-        since: plan.since_ns,
+        since: if switched > plan.since_ns {
+            switched
+        } else {
+            plan.since_ns
+        },
         ..Account::default()
     };
     if ACCOUNTS.insert(&tid, &account, 0).is_err()
@@ -82,10 +88,7 @@ fn running(plan: &Plan, tgid: u32, tid: u32) -> Option<&'static mut Account> {
 /// switch that was seen here, and that is when its account goes on.
 #[inline(always)]
 fn unseen(account: &mut Account) {
-    let switched = BEATS.get_ptr(0).map_or(0, |beat| {
-        // SAFETY: the CPU's own value.
-        unsafe { (*beat).switched_ns }
-    });
+    let switched = last_switch();
     if switched > account.since {
         resume(account, switched);
     } else {
@@ -94,6 +97,15 @@ fn unseen(account: &mut Account) {
     if let Some(counters) = maps::counters() {
         counters.switches_unseen += 1;
     }
+}
+
+/// When this CPU switched last, as far as it was seen; 0 before the first time.
+#[inline(always)]
+fn last_switch() -> u64 {
+    BEATS.get_ptr(0).map_or(0, |beat| {
+        // SAFETY: the CPU's own value.
+        unsafe { (*beat).switched_ns }
+    })
 }
 
 /// Put a thread's account on a CPU at `now`.

@@ -104,6 +104,9 @@ pub struct Cost {
     pub bpf_runs: Option<u64>,
     /// Its largest resident memory.
     pub rss_bytes: Option<u64>,
+    /// Time of the program that ticks alone.
+    #[serde(default)]
+    pub tick_ns: Option<u64>,
     /// Nanoseconds from its start to its first sample.
     #[serde(default)]
     pub first_sample_ns: Option<u64>,

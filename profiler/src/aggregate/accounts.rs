@@ -37,7 +37,11 @@ impl Ledger {
             .iter()
             .filter_map(|thread| Some((thread.sampled_ns, thread.scheduler_ns?)))
             .reduce(|(a, b), (c, d)| (a.saturating_add(c), b.saturating_add(d)))
-            .map(|(sampled, scheduled)| (DurationNs(sampled), DurationNs(scheduled)))
+            .map(|(sampled, scheduled)| {
+                // What met threads are sampled for stands for those that were not met.
+                let scheduled = scheduled.saturating_add(self.unsampled.on_cpu_ns);
+                (DurationNs(sampled), DurationNs(scheduled))
+            })
     }
 
     /// The accounts in a sentence: ticks, samples, losses, and the scheduler's opinion.
@@ -102,6 +106,24 @@ impl Ledger {
             if let Some(reason) = REASONS.iter().find(|reason| reason.name == name) {
                 say(true, format!("{} lost: {}", ticks(n), reason.sentence));
             }
+        }
+        if self.events_lost > 0 {
+            let n = count(self.events_lost);
+            say(
+                true,
+                format!(
+                    "{n} births and deaths of threads were lost: the ring was full: raise \
+                     --ring-bytes or lower --rate"
+                ),
+            );
+        }
+        if self.unsampled.threads > 0 {
+            let n = count(self.unsampled.threads);
+            let time = seconds(DurationNs(self.unsampled.on_cpu_ns));
+            say(
+                false,
+                format!("{n} threads of {time} in all ended between two ticks"),
+            );
         }
         if self.frames_from.estimated > 0 {
             let n = self.frames_from.estimated;

@@ -50,8 +50,23 @@ pub struct Ledger {
     pub gc: u64,
     /// The threads.
     pub threads: Vec<ThreadAccount>,
+    /// Threads that ended and were on a CPU at no tick: they are in nobody's samples.
+    #[serde(default)]
+    pub unsampled: Unsampled,
+    /// Births and deaths of threads and programs that the ring had no room for.
+    #[serde(default)]
+    pub events_lost: u64,
     /// What the profiler itself cost.
     pub profiler: ProfilerCost,
+}
+
+/// Threads that no tick met, summed up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unsampled {
+    /// How many ended.
+    pub threads: u64,
+    /// Nanoseconds on a CPU that the scheduler counted for them.
+    pub on_cpu_ns: u64,
 }
 
 /// Samples by where their frames came from.
@@ -114,6 +129,9 @@ pub struct ProfilerCost {
     pub bpf_runs: Option<u64>,
     /// Its largest resident memory, bytes.
     pub rss_bytes: Option<u64>,
+    /// Nanoseconds in the program that ticks alone.
+    #[serde(default)]
+    pub tick_ns: Option<u64>,
     /// Nanoseconds from its start to its first sample.
     #[serde(default)]
     pub first_sample_ns: Option<u64>,

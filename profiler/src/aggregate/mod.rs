@@ -13,6 +13,6 @@ mod profile;
 pub use accounts::Remark;
 pub use builder::{Limits, ProfileBuilder};
 pub use figures::{count, percent, seconds};
-pub use ledger::{FramesFromCounts, GilCounts, Ledger, ProfilerCost, ThreadAccount};
+pub use ledger::{FramesFromCounts, GilCounts, Ledger, ProfilerCost, ThreadAccount, Unsampled};
 pub use meta::{ProfileMeta, ThreadIndex, ThreadInfo};
 pub use profile::{Beyond, Entry, Moment, Profile, Timeline};

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     aggregate::Profile,
-    export::{self, Format, Sink},
+    export::{self, Format, Sink, SinkError},
     pipeline::{self, Attached, End, Outcome, Target},
     source::{Kernel, KernelOptions, TickProgram, capabilities},
     words::Pid,
@@ -78,6 +78,9 @@ pub(super) fn main(args: &RunArgs) -> Result<u8> {
         (true, status) => Ok(status.unwrap_or(DONE)),
         // The child has said why.
         (false, Some(CANNOT_START)) => Ok(FAILED),
+        (false, _) if outcome.end == End::Duration => bail!(
+            "process {pid} ran no Python interpreter yet when its time was up, so nothing was written: give it longer (`-d`)"
+        ),
         (false, _) => bail!(
             "process {pid} ran no Python interpreter, so nothing was written: start the Python itself (`profiler run -- python3 …`), or give the pid of a running one"
         ),
@@ -167,16 +170,28 @@ fn wait(mut child: Child, word: Option<Word>) -> Result<u8> {
 
 fn write(plan: &RunPlan, outputs: Outputs, profile: &Profile, why: &str) -> Result<()> {
     let mut written: Vec<PathBuf> = Vec::new();
+    let mut failed = None;
+    // One file that cannot be written costs no other.
+    let mut note = |path: PathBuf, outcome: Result<(), SinkError>| match outcome {
+        Ok(()) => written.push(path),
+        Err(error) => {
+            if let Some(before) = failed.replace(error) {
+                eprintln!("error: {before}");
+            }
+        }
+    };
     for (sink, format) in outputs.profiles {
-        written.push(sink.path().to_owned());
-        sink.finish(|out| export::write(format, profile, &plan.options, out))?;
+        let path = sink.path().to_owned();
+        let outcome = sink.finish(|out| export::write(format, profile, &plan.options, out));
+        note(path, outcome);
     }
     if let Some(sink) = outputs.ledger {
-        written.push(sink.path().to_owned());
-        sink.finish(|out| {
+        let path = sink.path().to_owned();
+        let outcome = sink.finish(|out| {
             serde_json::to_writer_pretty(&mut *out, profile.ledger())?;
             out.write_all(b"\n")
-        })?;
+        });
+        note(path, outcome);
     }
     let report = plan.outputs.is_empty() && !plan.quiet;
     if report {
@@ -185,5 +200,8 @@ fn write(plan: &RunPlan, outputs: Outputs, profile: &Profile, why: &str) -> Resu
     if !plan.quiet {
         report::summary(profile, why, &written, report);
     }
-    Ok(())
+    match failed {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
+    }
 }

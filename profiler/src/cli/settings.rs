@@ -92,6 +92,16 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
         ));
     }
     let outputs = outputs(args)?;
+    let mut files: Vec<&PathBuf> = outputs.iter().map(|(path, _)| path).collect();
+    files.extend(&args.ledger);
+    for (index, file) in files.iter().enumerate() {
+        if files[..index].contains(file) {
+            return wrong(format!(
+                "`{}` is named twice: each output needs a file of its own",
+                file.display()
+            ));
+        }
+    }
     let run = RunSettings {
         rate_hz,
         duration: args.duration.as_deref().map(duration).transpose()?,
@@ -213,6 +223,7 @@ mod tests {
             ("run --pid 1 --max-depth 1", "give 2 to 512"),
             ("run --pid 1 --ring-bytes 5", "at least 65536"),
             ("run --pid 1 -o profile.xyz", "profile.xyz"),
+            ("run --pid 1 -o a.json --ledger a.json", "named twice"),
         ];
         for (line, hint) in cases {
             let error = lower(line).expect_err(line);

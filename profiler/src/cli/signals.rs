@@ -26,30 +26,41 @@ pub(super) enum Word {
 pub(super) fn listen() -> io::Result<oneshot::Receiver<Word>> {
     let (sender, receiver) = oneshot::channel();
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let (mut interrupts, mut terminations) = {
+    let mut signals = {
         let _reactor = runtime.enter();
-        (
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::terminate())?,
-        )
+        Signals {
+            interrupts: signal(SignalKind::interrupt())?,
+            terminations: signal(SignalKind::terminate())?,
+            hangups: signal(SignalKind::hangup())?,
+        }
     };
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
             runtime.block_on(async {
-                let word = next(&mut interrupts, &mut terminations).await;
+                let word = signals.next().await;
                 // A run that is over already has nobody who listens.
                 let _ = sender.send(word);
-                next(&mut interrupts, &mut terminations).await;
+                signals.next().await;
             });
             std::process::exit(FAILED.into());
         })?;
     Ok(receiver)
 }
 
-async fn next(interrupts: &mut Signal, terminations: &mut Signal) -> Word {
-    tokio::select! {
-        _ = interrupts.recv() => Word::Interrupt,
-        _ = terminations.recv() => Word::Terminate,
+struct Signals {
+    interrupts: Signal,
+    terminations: Signal,
+    hangups: Signal,
+}
+
+impl Signals {
+    async fn next(&mut self) -> Word {
+        tokio::select! {
+            _ = self.interrupts.recv() => Word::Interrupt,
+            _ = self.terminations.recv() => Word::Terminate,
+            // The terminal is gone, and the command heard of it too.
+            _ = self.hangups.recv() => Word::Interrupt,
+        }
     }
 }

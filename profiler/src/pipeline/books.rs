@@ -49,6 +49,8 @@ pub(super) fn close(
         }
     }
     ledger.contradictions = people.contradictions();
+    ledger.unsampled = people.unmet();
+    ledger.events_lost = counters.events_lost;
     for (thread, person) in ledger.threads.iter_mut().zip(people.everyone()) {
         thread.pthread_id = person.pthread_id.map(|id| id.0);
         thread.matched_by = person
@@ -79,6 +81,7 @@ fn on_cpu_until(account: &Account, end: MonotonicNs) -> u64 {
 pub(super) fn cost(ledger: &mut Ledger, programs: ProgramCost, own: Option<OwnCost>) {
     ledger.profiler.bpf_ns = Some(programs.all_ns);
     ledger.profiler.bpf_runs = Some(programs.all_runs);
+    ledger.profiler.tick_ns = Some(programs.tick_ns);
     ledger.profiler.cpu_ns = own.map(|own| own.cpu.0);
     ledger.profiler.rss_bytes = own.map(|own| own.peak_rss_bytes);
 }

@@ -5,10 +5,11 @@
 use rustc_hash::FxHashMap;
 
 use crate::{
-    aggregate::{ProfileBuilder, ThreadIndex, ThreadInfo},
+    aggregate::{ProfileBuilder, ThreadIndex, ThreadInfo, Unsampled},
     cpython::{Runtime, thread_names_of},
     target::{Maps, Memory, TaskFacts},
     threads::{Look, Registry, Rung, ScanWhom, StateFacts, ThreadFacts},
+    wire::Tick,
     words::{DurationNs, InnerTid, Pid, PthreadId, RemoteAddr, ThreadStateAddr, Tid},
 };
 
@@ -95,6 +96,7 @@ pub(super) struct People {
     /// Sampled since the last look and not yet identified.
     strangers: Vec<Stranger>,
     nameless: Vec<Nameless>,
+    unmet: Unsampled,
     facts: Vec<ThreadFacts>,
     states: Vec<StateFacts>,
     registry: Registry,
@@ -110,6 +112,9 @@ struct Nameless {
     attempts: u32,
 }
 
+/// Ticks after which a thread counts as long-lived.
+const OFTEN: u32 = 20;
+
 /// How often a name is asked for again; a program without `threading` never has one.
 const ATTEMPTS: u32 = 10;
 
@@ -119,8 +124,10 @@ struct Place {
     index: ThreadIndex,
     /// Whether a thread state of Python's was ever seen for it.
     python: bool,
-    /// Its time on a CPU up to its last tick.
-    sampled_until: DurationNs,
+    /// Periods in which it was met.
+    ticks: u32,
+    /// What its samples weigh together.
+    weighed: DurationNs,
 }
 
 /// What a thread's first tick told of it.
@@ -195,26 +202,38 @@ impl People {
             Place {
                 index,
                 python,
-                sampled_until: DurationNs(0),
+                ticks: 0,
+                weighed: DurationNs(0),
             },
         );
         self.strangers.push(stranger);
         index
     }
 
-    /// A thread was sampled when it had spent this on a CPU; what it was at its sample before.
-    pub(super) fn sampled(&mut self, tid: Tid, on_cpu: DurationNs) -> DurationNs {
-        match self.living.get_mut(&tid) {
-            // Less than before is a new account.
-            Some(place) if place.sampled_until <= on_cpu => {
-                std::mem::replace(&mut place.sampled_until, on_cpu)
+    /// The time that a tick of a thread stands for.
+    ///
+    /// It is the period, as for any sampler: of many threads that live shorter than one, those
+    /// that are met stand for those that are not. A thread that has been met often lives long, and
+    /// then it is what the scheduler has counted since its last tick: from there on its samples
+    /// sum to its account, whatever the scheduler did between.
+    pub(super) fn weigh(&mut self, tick: &Tick, period: DurationNs) -> DurationNs {
+        let periods = DurationNs(period.0.saturating_mul(tick.periods.into()));
+        let Some(place) = self.living.get_mut(&tick.tid) else {
+            return periods;
+        };
+        place.ticks = place.ticks.saturating_add(tick.periods);
+        let leeway = period.0.saturating_mul(OFTEN.into());
+        let weight = match tick.on_cpu {
+            // An account far below what was weighed is a new one.
+            Some(now)
+                if place.ticks >= OFTEN && now.0.saturating_add(leeway) >= place.weighed.0 =>
+            {
+                DurationNs(now.0.saturating_sub(place.weighed.0))
             }
-            Some(place) => {
-                place.sampled_until = on_cpu;
-                DurationNs(0)
-            }
-            None => DurationNs(0),
-        }
+            _ => periods,
+        };
+        place.weighed = DurationNs(place.weighed.0.saturating_add(weight.0));
+        weight
     }
 
     /// A thread has ended. Its last ticks may still come, since it runs on while the kernel takes
@@ -229,8 +248,23 @@ impl People {
             let gone = person.pthread_id;
             self.states.retain(|facts| Some(facts.pthread_id) != gone);
         }
+        // Its pthread id goes to another thread soon, and with it what that one is called.
+        self.nameless.retain(|nameless| nameless.tid != tid);
         self.facts.retain(|facts| facts.tid != tid);
         self.registry.forget(tid);
+    }
+
+    /// A thread has left its CPU for the last time. One that no tick met is counted with its like.
+    pub(super) fn gone(&mut self, tid: Tid, on_cpu: DurationNs) {
+        if !self.living.contains_key(&tid) {
+            self.unmet.threads += 1;
+            self.unmet.on_cpu_ns = self.unmet.on_cpu_ns.saturating_add(on_cpu.0);
+        }
+    }
+
+    /// The threads that ended and were never met.
+    pub(super) fn unmet(&self) -> Unsampled {
+        self.unmet
     }
 
     /// A new thread has this id: whoever had it before is somebody else.
@@ -324,7 +358,10 @@ impl People {
                     attempts: ATTEMPTS,
                 });
             }
-            if is_python && let Some(name) = names.get(&stranger.tls_base).or(kernels) {
+            // Of a thread that has ended meanwhile, another one may have the pthread id by now.
+            let alive = facts.is_some();
+            let pythons = names.get(&stranger.tls_base).filter(|_| alive);
+            if is_python && let Some(name) = pythons.or(kernels) {
                 builder.rename(index, name, true);
             }
             if let Some(found) = self.registry.by_tid(stranger.tid)
@@ -359,7 +396,9 @@ impl People {
             let Some(place) = living.get(&nameless.tid) else {
                 return false;
             };
-            if let Some(name) = names.get(&nameless.pthread_id) {
+            if let Some(name) = names.get(&nameless.pthread_id)
+                && process.task(nameless.tid).is_some()
+            {
                 builder.rename(place.index, name, true);
                 return false;
             }

@@ -9,19 +9,10 @@ use crate::{
 /// The system call in which every lock waits.
 const FUTEX: u32 = syscalls::Sysno::futex as u32;
 
-/// The time a tick stands for: what its thread has spent on a CPU since its last tick. So the
-/// samples of a thread sum to the scheduler's own account, whatever the scheduler did between.
-/// Without an account it is the periods that passed.
-pub(super) fn weight(tick: &Tick, before: DurationNs, period: DurationNs) -> DurationNs {
-    match tick.on_cpu {
-        Some(now) if now > before => DurationNs(now.0 - before.0),
-        _ => DurationNs(period.0.saturating_mul(tick.periods.into())),
-    }
-}
-
 /// The sample that a tick is.
-pub(super) fn sample(tick: &Tick, weight: DurationNs) -> Sample {
-    let gil = gil(tick);
+pub(super) fn sample(tick: &Tick, weight: DurationNs, python: bool) -> Sample {
+    // Until the interpreter is found, nobody knows what its lock does.
+    let gil = if python { gil(tick) } else { Gil::Unknown };
     Sample {
         time: tick.time,
         pid: tick.pid,

@@ -181,11 +181,18 @@ impl Session {
             Event::Tick(tick) => self.tick(&tick),
             Event::Fork { pid, tid, .. } if pid == self.pid() => self.people.make_room(tid),
             Event::Exit {
-                tid, on_cpu, pid, ..
+                tid,
+                on_cpu,
+                pid,
+                last,
+                ..
             } if pid == self.pid() => {
                 // Its samples are older than its end, so they are in the batch already.
                 self.identify();
                 self.people.leave(tid, on_cpu);
+                if last {
+                    self.people.gone(tid, on_cpu);
+                }
             }
             Event::Exec { pid, .. } if pid == self.pid() => {
                 self.end_batch();
@@ -208,9 +215,9 @@ impl Session {
             tick.tls_base,
             state,
         );
-        let before = tick.on_cpu.map(|now| self.people.sampled(tick.tid, now));
-        let before = before.unwrap_or_default();
-        let sample = sampler::sample(tick, sampler::weight(tick, before, self.settings.period()));
+        let weight = self.people.weigh(tick, self.settings.period());
+        let known = self.python.is_some();
+        let sample = sampler::sample(tick, weight, known);
         let (frames, from) = self.frames(tick, state, sample.gc == Gc::Collecting);
         self.pending.push(Pending {
             thread,
@@ -248,6 +255,11 @@ impl Session {
                     .stacks
                     .of_walk(memory, &mut self.builder, chain, collecting);
                 return (Frames::Chain(id), FramesFrom::Estimated);
+            }
+            if by_user && state.is_some() && tick.walk_end == END_NOT_TRIED {
+                // It may well have frames; they were gone, or unreadable, before they were read.
+                let stack = stacks::unread_stack(&mut self.builder);
+                return (Frames::Ready(stack), FramesFrom::None);
             }
             // A thread between its Python frames is known to have none.
             self.states_wanted |= state.is_none() && python.plan.state.n_hops == 0;

@@ -218,6 +218,12 @@ pub(super) fn native_stack(
     builder.stack(&[id])
 }
 
+/// Python frames that a walk from user space did not find any more.
+pub(super) fn unread_stack(builder: &mut ProfileBuilder) -> StackId {
+    let id = builder.frame(Frame::unreadable("its frames were not there to be read"));
+    builder.stack(&[id])
+}
+
 /// A native address as a frame of the profile.
 pub(super) fn native_frame(frame: &NativeFrame) -> Frame {
     match frame {

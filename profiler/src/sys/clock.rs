@@ -30,9 +30,20 @@ pub fn own_cost() -> Option<OwnCost> {
     let cpu = usage.user_time().num_nanoseconds() + usage.system_time().num_nanoseconds();
     Some(OwnCost {
         cpu: DurationNs(u64::try_from(cpu).ok()?),
-        // The kernel counts it in KiB.
-        peak_rss_bytes: u64::try_from(usage.max_rss()).ok()?.saturating_mul(1024),
+        peak_rss_bytes: peak_rss_bytes()?,
     })
+}
+
+/// `VmHWM` of this program. `ru_maxrss` would be the largest of all that its process ever was, the
+/// program that started it included.
+fn peak_rss_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    // The kernel counts it in KiB.
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib.saturating_mul(1024))
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
                     Some(most) => report.bounded(&case, name, value, "µs", Bound::AtMost(*most)),
                     None => report.plain(&case, name, value, "µs"),
                 };
-                add("kernel programs, a sample", each.kernel_us, kernel);
+                add("tick program, a sample", each.kernel_us, kernel);
                 add("profiler's process, a sample", each.user_us, user);
                 let rss = each.rss_bytes as f64 / 1e6;
                 report.bounded(&case, "resident memory", rss, "MB", Bound::AtMost(40.0));
@@ -92,7 +92,7 @@ fn each(setting: &Setting, script: &str, argument: &str) -> Result<Each> {
             let (long, short) = long.zip(short).context("the ledger has no cost")?;
             Ok((long as f64 - short as f64) / 1e3 / samples)
         };
-        kernel.push(us(long.profiler.bpf_ns, short.profiler.bpf_ns)?);
+        kernel.push(us(long.profiler.tick_ns, short.profiler.tick_ns)?);
         user.push(us(long.profiler.cpu_ns, short.profiler.cpu_ns)?);
         rss_bytes = rss_bytes.max(long.profiler.rss_bytes.unwrap_or(u64::MAX));
     }
