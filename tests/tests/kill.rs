@@ -129,7 +129,7 @@ fn killing_the_profiler_leaves_the_target_and_the_kernel_undisturbed() -> Result
             profiler.attached()?;
         }
         target.tell("500")?;
-        clock.tell(&amounts.below(30_000))?;
+        clock.tell(&amounts.below(20_000))?;
         clock.expect("work")?;
         with_programs += u32::from(kill_and_see_all_go(profiler)? > 0);
         digest = target.expect("work")?["digest"].as_u64().unwrap_or(0);

@@ -28,7 +28,15 @@ const PROGRAMS: &[(&[&str], &[&str])] = &[
     (&["python3"], &["python3"]),
     (&["setpriv"], &["util-linux"]),
     (&["mmdebstrap"], &["mmdebstrap", "debian-archive-keyring"]),
-    (&["/usr/lib/go-1.19/bin/go", "go"], &["golang-1.19-go"]),
+    // pprof's own tool, which reads what is exported; a newer Go has none until it is asked.
+    (
+        &[
+            "/usr/lib/go-1.19/pkg/tool/linux_amd64/pprof",
+            "/usr/local/go/pkg/tool/linux_amd64/pprof",
+            "pprof",
+        ],
+        &["golang-1.19-go"],
+    ),
 ];
 
 /// The interpreters that sid's folder holds.

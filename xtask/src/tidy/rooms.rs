@@ -27,7 +27,10 @@ const HOMES: &[(&str, &[&str])] = &[
             "profiler/src/cli",
         ],
     ),
-    ("bytes", &["profiler/src/source", "profiler/src/wire.rs"]),
+    (
+        "bytes",
+        &["profiler/src/source", "profiler/src/wire.rs", "tests/"],
+    ),
     ("procfs", &["profiler/src/source", "profiler/src/target"]),
     ("object", &["profiler/src/cpython/find"]),
     ("blazesym", &["profiler/src/native"]),
