@@ -9,6 +9,7 @@ pub mod ledger;
 pub mod profiler;
 pub mod pythons;
 pub mod rung;
+pub mod stolen;
 pub mod target;
 
 mod cargo;
