@@ -61,7 +61,9 @@ fn the_ledgers_keys_are_the_documented_ones_in_their_order() {
         r#""gil":{"holds":34,"waits":0,"neither":0,"unknown":8},"gc":2,"#,
         r#""threads":[{"tid":4242,"name":"MainThread","pthread_id":139637976731794,"python":true,"#,
         r#""matched_by":["tls_base"],"samples":23,"sampled_ns":232323230,"scheduler_ns":233323230}],"#,
-        r#""profiler":{"cpu_ns":120000000,"bpf_ns":null,"bpf_runs":null,"rss_bytes":null}}"#,
+        r#""unsampled":{"threads":0,"on_cpu_ns":0},"events_lost":0,"#,
+        r#""profiler":{"cpu_ns":120000000,"bpf_ns":null,"bpf_runs":null,"rss_bytes":null,"#,
+        r#""tick_ns":null,"first_sample_ns":null}}"#,
     );
     assert_eq!(text.trim_end(), expected);
 }
