@@ -2,6 +2,12 @@
 //!
 //! Every answer that can be unknown has a variant for it; unknown is never shown as "no".
 
+mod mode;
+mod wait;
+
+pub use mode::Mode;
+pub use wait::Wait;
+
 use crate::words::{Cpu, DurationNs, Generation, MonotonicNs, Pid, Tid};
 
 /// What the thread was doing, as the scheduler has it.
@@ -11,8 +17,8 @@ pub enum Activity {
     OnCpu,
     /// Able to run, waiting for a CPU.
     Runnable,
-    /// Waiting in the kernel.
-    Blocked,
+    /// Waiting in the kernel, and for what.
+    Blocked(Wait),
     /// Not known.
     Unknown,
 }
@@ -27,6 +33,17 @@ pub enum Gil {
     /// Neither: native code or a system call that has let it go.
     Neither,
     /// Could not be told.
+    Unknown,
+}
+
+/// Whether the thread was handling an exception (in an `except` or `finally` block).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Handling {
+    /// It was.
+    Exception,
+    /// It was not.
+    Nothing,
+    /// Could not be told: this version's own table does not say where to look.
     Unknown,
 }
 
@@ -67,7 +84,8 @@ pub struct Sample {
     pub tid: Tid,
     /// The CPU it was on, if it was on one.
     pub cpu: Option<Cpu>,
-    /// How many ticks it stands for (more than one when the timer came late).
+    /// How many ticks, or looks at a thread off the CPU, it stands for (more than one when the
+    /// timer came late, or the thread stayed where it was).
     pub ticks: u32,
     /// How much time it stands for.
     pub weight: DurationNs,
@@ -77,8 +95,33 @@ pub struct Sample {
     pub gil: Gil,
     /// The collector.
     pub gc: Gc,
+    /// The exception.
+    pub handling: Handling,
     /// The thread's scheduler generation at that instant.
     pub generation: Generation,
+}
+
+impl Activity {
+    /// The word for it in ledgers, labels and reports; why a thread is blocked is
+    /// [`Activity::wait`].
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::OnCpu => "on_cpu",
+            Self::Runnable => "runnable",
+            Self::Blocked(_) => "blocked",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// What it waits for, if it is blocked.
+    #[must_use]
+    pub const fn wait(self) -> Option<Wait> {
+        match self {
+            Self::Blocked(wait) => Some(wait),
+            _ => None,
+        }
+    }
 }
 
 macro_rules! keys {
@@ -94,7 +137,7 @@ macro_rules! keys {
         }
     };
 }
-keys!(Activity { OnCpu => "on_cpu", Runnable => "runnable", Blocked => "blocked", Unknown => "unknown" });
+keys!(Handling { Exception => "exception", Nothing => "nothing", Unknown => "unknown" });
 keys!(Gil { Holds => "holds", Waits => "waits", Neither => "neither", Unknown => "unknown" });
 keys!(Gc { Collecting => "collecting", Idle => "idle", Unknown => "unknown" });
 keys!(FramesFrom { Kernel => "kernel", User => "user", Cached => "cached", Estimated => "estimated", None => "none" });

@@ -23,10 +23,12 @@ impl Ledger {
             .fold(0, |sum, n| sum.saturating_add(*n))
     }
 
-    /// By how many ticks `ticks = samples + Σ losses` fails; zero when the books balance.
+    /// By how many `ticks + looks = samples + Σ losses` fails; zero when the books balance.
     #[must_use]
     pub fn imbalance(&self) -> i128 {
-        i128::from(self.ticks) - i128::from(self.samples) - i128::from(self.lost())
+        i128::from(self.ticks) + i128::from(self.looks)
+            - i128::from(self.samples)
+            - i128::from(self.lost())
     }
 
     /// Nanoseconds sampled and nanoseconds the scheduler counted, over the threads for which

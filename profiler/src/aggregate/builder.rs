@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::aggregate::{
     Beyond, Entry, Ledger, Moment, Profile, ProfileMeta, ThreadIndex, ThreadInfo, Timeline,
 };
-use crate::sample::{Activity, FramesFrom, Gc, Gil, Sample};
+use crate::sample::{Activity, FramesFrom, Gc, Gil, Handling, Sample};
 use crate::stack::{Frame, FrameId, FrameKind, Frames, StackId, Stacks};
 use crate::words::{DurationNs, MonotonicNs, Tid};
 
@@ -50,7 +50,22 @@ struct Key {
     activity: Activity,
     gil: Gil,
     gc: Gc,
+    handling: Handling,
+    behind: Option<ThreadIndex>,
     frames_from: FramesFrom,
+}
+
+/// Where a sample belongs.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Its thread.
+    pub thread: ThreadIndex,
+    /// Its frames.
+    pub stack: StackId,
+    /// Where those came from.
+    pub frames_from: FramesFrom,
+    /// For a thread that waits for the GIL: who had it, where that is known.
+    pub behind: Option<ThreadIndex>,
 }
 
 /// A profile in the making.
@@ -156,14 +171,14 @@ impl ProfileBuilder {
         }
     }
 
-    /// Counts one sample of `thread` in `stack`.
-    pub fn add(
-        &mut self,
-        thread: ThreadIndex,
-        stack: StackId,
-        sample: &Sample,
-        frames_from: FramesFrom,
-    ) {
+    /// Counts one sample at its place.
+    pub fn add(&mut self, place: Place, sample: &Sample) {
+        let Place {
+            thread,
+            stack,
+            frames_from,
+            behind,
+        } = place;
         let thread = if (thread.0 as usize) < self.threads.len() {
             thread
         } else {
@@ -175,6 +190,8 @@ impl ProfileBuilder {
             activity: sample.activity,
             gil: sample.gil,
             gc: sample.gc,
+            handling: sample.handling,
+            behind,
             frames_from,
         };
         let full = self.entries.len() >= self.limits.entries && !self.by_key.contains_key(&key);
@@ -192,6 +209,8 @@ impl ProfileBuilder {
                 activity: key.activity,
                 gil: key.gil,
                 gc: key.gc,
+                handling: key.handling,
+                behind,
                 frames_from,
                 ticks: 0,
                 weight: DurationNs(0),
@@ -209,6 +228,8 @@ impl ProfileBuilder {
                 };
             } else {
                 moments.push(Moment {
+                    activity: sample.activity,
+                    gil: sample.gil,
                     time: sample.time,
                     weight: sample.weight,
                     thread,
@@ -230,10 +251,15 @@ impl ProfileBuilder {
     #[must_use]
     pub fn close(mut self, end: MonotonicNs, ledger: Ledger) -> Profile {
         let duration = self.duration(end);
+        let mode = self.meta.mode;
         if let Timeline::Kept(moments) = &mut self.timeline {
             // Each CPU's samples arrive in order, those of several CPUs only nearly so.
+            moments.retain(|moment| mode.keeps(moment.activity, moment.gil));
             moments.sort_by_key(|moment| moment.time);
         }
+        // The ledger is of all samples; what the mode is not about is only left out of the profile.
+        self.entries
+            .retain(|entry| mode.keeps(entry.activity, entry.gil));
         Profile {
             meta: self.meta,
             duration,

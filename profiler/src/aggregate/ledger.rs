@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::aggregate::{Entry, ProfileMeta, ThreadInfo};
-use crate::sample::{FramesFrom, Gc, Gil};
+use crate::sample::{Activity, FramesFrom, Gc, Gil};
 use crate::words::DurationNs;
 
-/// The accounts of a run; `ticks = samples + Σ losses`.
+/// The accounts of a run; `ticks + looks = samples + Σ losses`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     /// The version of this shape, 1.
@@ -34,13 +34,16 @@ pub struct Ledger {
     pub duration_s: f64,
     /// Ticks that found a thread of the target.
     pub ticks: u64,
-    /// Ticks in the profile.
+    /// Looks at threads off the CPU, one for each period; none in `cpu` mode.
+    #[serde(default)]
+    pub looks: u64,
+    /// Ticks and looks that became samples.
     pub samples: u64,
     /// Ticks that are not, by the reason's key.
     pub losses: BTreeMap<String, u64>,
     /// Samples by where their frames came from, in ticks.
     pub frames_from: FramesFromCounts,
-    /// Walks given up because the thread ran meanwhile.
+    /// Looks at which the thread ran on each time it was walked: samples without frames.
     pub moved: u64,
     /// Samples for which two ways to name the thread disagreed.
     pub contradictions: u64,
@@ -112,10 +115,25 @@ pub struct ThreadAccount {
     pub matched_by: Vec<String>,
     /// Its samples, in ticks.
     pub samples: u64,
-    /// Nanoseconds its samples stand for.
+    /// Nanoseconds its samples on a CPU stand for.
     pub sampled_ns: u64,
     /// Nanoseconds on a CPU as the scheduler has it, where that could be read.
     pub scheduler_ns: Option<u64>,
+    /// Nanoseconds its samples stand for while it could run and had no CPU.
+    #[serde(default)]
+    pub sampled_runnable_ns: u64,
+    /// Nanoseconds its samples stand for while it was blocked.
+    #[serde(default)]
+    pub sampled_blocked_ns: u64,
+    /// Nanoseconds it waited for a CPU as the scheduler has it; not measured in `cpu` mode.
+    #[serde(default)]
+    pub runnable_ns: Option<u64>,
+    /// Nanoseconds it was blocked as the scheduler has it; not measured in `cpu` mode.
+    #[serde(default)]
+    pub blocked_ns: Option<u64>,
+    /// Nanoseconds it lived while it was watched.
+    #[serde(default)]
+    pub wall_ns: Option<u64>,
 }
 
 /// What the profiler itself cost.
@@ -151,7 +169,7 @@ impl Ledger {
             python: meta.python.clone(),
             build: meta.build.clone(),
             engine: meta.engine.clone(),
-            mode: meta.mode.clone(),
+            mode: meta.mode.key().to_owned(),
             rate_hz: meta.rate_hz,
             period_ns: meta.period.0,
             duration_s: duration.0 as f64 / 1e9,
@@ -184,7 +202,12 @@ impl Ledger {
         }
         if let Some(thread) = self.threads.get_mut(entry.thread.0 as usize) {
             thread.samples += entry.ticks;
-            thread.sampled_ns = thread.sampled_ns.saturating_add(entry.weight.0);
+            let sampled = match entry.activity {
+                Activity::OnCpu | Activity::Unknown => &mut thread.sampled_ns,
+                Activity::Runnable => &mut thread.sampled_runnable_ns,
+                Activity::Blocked(_) => &mut thread.sampled_blocked_ns,
+            };
+            *sampled = sampled.saturating_add(entry.weight.0);
         }
     }
 }

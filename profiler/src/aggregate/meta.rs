@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use crate::sample::Mode;
 use crate::words::{DurationNs, MonotonicNs, Pid, Tid};
 
 /// What was profiled, how, and when it began.
@@ -15,8 +16,8 @@ pub struct ProfileMeta {
     pub python: String,
     /// `default`, `free-threaded` or `debug`.
     pub build: String,
-    /// What a sample's weight means: `cpu`, `wall`, `gil` or `offcpu`.
-    pub mode: String,
+    /// What a sample's weight means.
+    pub mode: Mode,
     /// `bpf` or `proc`.
     pub engine: String,
     /// Samples a second and CPU, as asked for.

@@ -11,7 +11,7 @@ mod meta;
 mod profile;
 
 pub use accounts::Remark;
-pub use builder::{Limits, ProfileBuilder};
+pub use builder::{Limits, Place, ProfileBuilder};
 pub use figures::{count, percent, seconds};
 pub use ledger::{FramesFromCounts, GilCounts, Ledger, ProfilerCost, ThreadAccount, Unsampled};
 pub use meta::{ProfileMeta, ThreadIndex, ThreadInfo};

@@ -3,7 +3,7 @@
 //! It cannot be changed, so whatever is written from it, and however often, agrees.
 
 use crate::aggregate::{Ledger, ProfileMeta, ThreadIndex, ThreadInfo};
-use crate::sample::{Activity, FramesFrom, Gc, Gil};
+use crate::sample::{Activity, FramesFrom, Gc, Gil, Handling};
 use crate::stack::{Frames, StackId, Stacks};
 use crate::words::{DurationNs, MonotonicNs};
 
@@ -20,6 +20,10 @@ pub struct Entry {
     pub gil: Gil,
     /// The collector.
     pub gc: Gc,
+    /// The exception.
+    pub handling: Handling,
+    /// For a thread that waits for the GIL: who had it, where that is known.
+    pub behind: Option<ThreadIndex>,
     /// Where the frames came from.
     pub frames_from: FramesFrom,
     /// How many ticks these samples stand for.
@@ -31,6 +35,10 @@ pub struct Entry {
 /// One sample's place in time; its stretch ends at `time`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
+    /// What the thread was doing.
+    pub activity: Activity,
+    /// The GIL.
+    pub gil: Gil,
     /// When.
     pub time: MonotonicNs,
     /// How much time it stands for.

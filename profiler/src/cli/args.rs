@@ -53,6 +53,12 @@ pub(super) enum Command {
 pub(super) enum ModeArg {
     /// Time on a CPU.
     Cpu,
+    /// All time of each thread: on a CPU, runnable, blocked.
+    Wall,
+    /// Time with the GIL, and time spent waiting for it.
+    Gil,
+    /// Time off the CPU, by reason.
+    Offcpu,
 }
 
 /// Where the Python frames of a running thread are read.

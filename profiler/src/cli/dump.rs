@@ -39,7 +39,7 @@ pub(super) fn main(args: &DumpArgs) -> Result<()> {
 
 /// What the thread is blocked in, in the kernel's words.
 fn reason(seen: &Seen) -> Option<String> {
-    if seen.activity != Activity::Blocked {
+    if !matches!(seen.activity, Activity::Blocked(_)) {
         return None;
     }
     let syscall = seen.syscall.map(|number| {

@@ -3,10 +3,11 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::args::{FormatArg, GranularityArg, RunArgs, WalkArg};
+use super::args::{FormatArg, GranularityArg, ModeArg, RunArgs, WalkArg};
 use crate::{
     export::{Format, Granularity, Options},
     pipeline::{RunSettings, Walk},
+    sample::Mode,
     words::Pid,
 };
 
@@ -103,6 +104,12 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
         }
     }
     let run = RunSettings {
+        mode: match args.mode {
+            ModeArg::Cpu => Mode::Cpu,
+            ModeArg::Wall => Mode::Wall,
+            ModeArg::Gil => Mode::Gil,
+            ModeArg::Offcpu => Mode::OffCpu,
+        },
         rate_hz,
         duration: args.duration.as_deref().map(duration).transpose()?,
         walk: match args.walk {

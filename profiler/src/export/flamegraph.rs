@@ -92,7 +92,7 @@ fn subtitle(profile: &Profile) -> String {
     if !meta.python.is_empty() {
         parts.push(format!("CPython {}", meta.python));
     }
-    parts.push(format!("{} at {} Hz", meta.mode, meta.rate_hz));
+    parts.push(format!("{} at {} Hz", meta.mode.key(), meta.rate_hz));
     parts.push(format!("{} watched", seconds(profile.duration())));
     parts.push(format!(
         "{} samples for {}",

@@ -158,7 +158,7 @@ fn meta(profile: &Profile) -> Meta<'_> {
         command: &meta.command,
         python: &meta.python,
         build: &meta.build,
-        mode: &meta.mode,
+        mode: meta.mode.key(),
         engine: &meta.engine,
         rate_hz: meta.rate_hz,
         period_ns: meta.period.0,

@@ -177,7 +177,7 @@ fn message(profile: &Profile, options: &Options) -> ProfileProto {
     let meta = profile.meta();
     let mut strings = Strings::new();
     // The weight is of the mode's kind of time; pprof knows CPU time by the word `cpu`.
-    let kind = strings.of(&meta.mode);
+    let kind = strings.of(meta.mode.key());
     let weight = ValueType {
         r#type: kind,
         unit: strings.of("nanoseconds"),

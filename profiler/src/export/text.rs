@@ -11,6 +11,7 @@ use crate::export::paths::ShortPaths;
 use crate::export::table::{Cell, Paint, Table, fitted};
 use crate::export::view::{Seen, View, thread_name};
 use crate::export::{Granularity, Options};
+use crate::sample::Mode;
 use crate::stack::{Frame, FrameKind};
 use crate::words::DurationNs;
 
@@ -28,8 +29,8 @@ const WIDE_ENOUGH_FOR_BARS: usize = 80;
 pub fn write(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io::Result<()> {
     head(profile, options, out)?;
     if profile.ticks() == 0 {
-        let why = match profile.meta().mode.as_str() {
-            "cpu" => "no samples: nothing of the target ran on a CPU while it was watched",
+        let why = match profile.meta().mode {
+            Mode::Cpu => "no samples: nothing of the target ran on a CPU while it was watched",
             _ => "no samples",
         };
         writeln!(out, "\n{why}")?;
@@ -54,8 +55,12 @@ fn head(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io::Re
         };
         parts.push(format!("CPython {}{build}", meta.python));
     }
-    let time = if meta.mode == "cpu" { "CPU" } else { "time" };
-    parts.push(format!("{} at {} Hz", meta.mode, meta.rate_hz));
+    let time = if meta.mode == Mode::Cpu {
+        "CPU"
+    } else {
+        "time"
+    };
+    parts.push(format!("{} at {} Hz", meta.mode.key(), meta.rate_hz));
     parts.push(format!("{} watched", seconds(profile.duration())));
     parts.push(format!(
         "{} samples for {} of {time}",

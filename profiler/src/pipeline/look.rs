@@ -8,7 +8,7 @@ use crate::{
     cpython::{self, Runtime, ThreadState, Wishes, thread_names},
     native::{LiveSymbols, Symbols as _},
     pystack::{Chain, Resolver, Walker},
-    sample::{Activity, FramesFrom, Gil},
+    sample::{Activity, FramesFrom, Gil, Wait},
     stack::Frame,
     target::{Asleep, InKernel, SchedulerMark, TaskFacts, TaskState},
     threads::{Look, Registry, Rung, ScanWhom, StateFacts, ThreadFacts},
@@ -234,8 +234,8 @@ impl Eye<'_> {
 
 fn activity(state: TaskState, asleep: bool, exact: bool) -> Activity {
     match state {
-        _ if asleep && exact => Activity::Blocked,
-        TaskState::Stopped | TaskState::Idle => Activity::Blocked,
+        _ if asleep && exact => Activity::Blocked(Wait::Unknown),
+        TaskState::Stopped | TaskState::Idle => Activity::Blocked(Wait::Stopped),
         TaskState::Ended | TaskState::Other(_) => Activity::Unknown,
         // It was seen asleep and did not stay so, or it slept when it was counted and runs now.
         // Whether it is on a CPU or waits for one, no file tells.

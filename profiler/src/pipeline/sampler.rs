@@ -1,7 +1,7 @@
 //! One tick, one sample: what the kernel saw, in the sample's words.
 
 use crate::{
-    sample::{Activity, Gc, Gil, Sample},
+    sample::{Activity, Gc, Gil, Handling, Sample},
     wire::Tick,
     words::DurationNs,
 };
@@ -23,6 +23,7 @@ pub(super) fn sample(tick: &Tick, weight: DurationNs, python: bool) -> Sample {
         activity: Activity::OnCpu,
         gil,
         gc: gc(tick, gil),
+        handling: Handling::Unknown,
         generation: tick.generation,
     }
 }

@@ -15,7 +15,7 @@ use super::{
     stacks::{self, ChainId, Stacks},
 };
 use crate::{
-    aggregate::{ProfileBuilder, ThreadIndex},
+    aggregate::{Place, ProfileBuilder, ThreadIndex},
     cpython::{self, Runtime, Wishes},
     native::LiveSymbols,
     pystack::Walker,
@@ -40,6 +40,17 @@ struct Pending {
     frames: Frames,
     sample: Sample,
     from: FramesFrom,
+}
+
+impl Pending {
+    fn place(&self, stack: StackId) -> Place {
+        Place {
+            thread: self.thread,
+            stack,
+            frames_from: self.from,
+            behind: None,
+        }
+    }
 }
 
 /// An interpreter in the target and everything that is read through it.
@@ -309,8 +320,7 @@ impl Session {
                 // An exec ends the batch before it takes the interpreter away.
                 (Frames::Chain(_), None) => continue,
             };
-            self.builder
-                .add(pending.thread, stack, &pending.sample, pending.from);
+            self.builder.add(pending.place(stack), &pending.sample);
         }
         if let Some(python) = &mut self.python {
             python.stacks.settle(&changed);

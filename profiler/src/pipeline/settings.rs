@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::{
     aggregate::ProfileMeta,
+    sample::Mode,
     words::{DurationNs, MonotonicNs, Pid},
 };
 
@@ -32,6 +33,8 @@ pub struct Target {
 /// Everything that a run needs to know.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
+    /// Which samples are wanted.
+    pub mode: Mode,
     /// Ticks a second on each CPU.
     pub rate_hz: u32,
     /// How long; without it until the target ends or the user has enough.
@@ -61,7 +64,7 @@ impl RunSettings {
             command,
             python: String::new(),
             build: String::new(),
-            mode: "cpu".to_owned(),
+            mode: self.mode,
             engine: "bpf".to_owned(),
             rate_hz: self.rate_hz,
             period: self.period(),

@@ -3,10 +3,10 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use profiler::aggregate::{
-    Ledger, Limits, Profile, ProfileBuilder, ProfileMeta, ThreadIndex, ThreadInfo,
+    Ledger, Limits, Place, Profile, ProfileBuilder, ProfileMeta, ThreadIndex, ThreadInfo,
 };
 use profiler::export::{self, Format, Options};
-use profiler::sample::{Activity, FramesFrom, Gc, Gil, Sample};
+use profiler::sample::{Activity, FramesFrom, Gc, Gil, Handling, Mode, Sample};
 use profiler::stack::{Frame, FrameId, FrameKind};
 use profiler::words::{Cpu, DurationNs, Generation, MonotonicNs, Pid, Tid};
 
@@ -19,7 +19,7 @@ pub(crate) fn meta() -> ProfileMeta {
         command: String::from("python3 /srv/app/main.py --name a<b>&\"c\""),
         python: String::from("3.12.1"),
         build: String::from("default"),
-        mode: String::from("cpu"),
+        mode: Mode::Cpu,
         engine: String::from("bpf"),
         rate_hz: 99,
         period: DurationNs(PERIOD),
@@ -73,6 +73,7 @@ impl Making {
             activity: Activity::OnCpu,
             gil: if python { Gil::Holds } else { Gil::Unknown },
             gc: if gc { Gc::Collecting } else { Gc::Idle },
+            handling: Handling::Unknown,
             generation: Generation(1),
         };
         let from = if python {
@@ -82,7 +83,13 @@ impl Making {
         };
         let ids = self.ids(frames);
         let stack = self.builder.stack(&ids);
-        self.builder.add(thread, stack, &sample, from);
+        let place = Place {
+            thread,
+            stack,
+            frames_from: from,
+            behind: None,
+        };
+        self.builder.add(place, &sample);
     }
 
     pub(crate) fn close(self) -> Profile {

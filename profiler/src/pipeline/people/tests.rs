@@ -130,7 +130,7 @@ fn builder() -> ProfileBuilder {
         command: String::new(),
         python: String::new(),
         build: String::new(),
-        mode: String::new(),
+        mode: crate::sample::Mode::Cpu,
         engine: String::new(),
         rate_hz: 99,
         period: DurationNs(1),
