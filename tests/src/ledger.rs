@@ -32,7 +32,9 @@ pub struct Ledger {
     pub duration_s: f64,
     /// Ticks that found a thread of the target.
     pub ticks: u64,
-    /// Those that became samples.
+    /// Looks at threads off the CPU.
+    pub looks: u64,
+    /// Ticks and looks that became samples.
     pub samples: u64,
     /// Those that did not, by reason.
     pub losses: BTreeMap<String, u64>,
@@ -67,10 +69,20 @@ pub struct Thread {
     pub matched_by: Vec<String>,
     /// Its samples.
     pub samples: u64,
-    /// The time they stand for.
+    /// The time on a CPU that they stand for.
     pub sampled_ns: u64,
     /// The time the scheduler gave it; none where that could not be had.
     pub scheduler_ns: Option<u64>,
+    /// The time without a CPU that its samples stand for.
+    pub sampled_runnable_ns: u64,
+    /// The time blocked that its samples stand for.
+    pub sampled_blocked_ns: u64,
+    /// The time it waited for a CPU, by the scheduler; none where that is not measured.
+    pub runnable_ns: Option<u64>,
+    /// The time it was blocked, by the scheduler; none where that is not measured.
+    pub blocked_ns: Option<u64>,
+    /// The time it lived while it was watched.
+    pub wall_ns: Option<u64>,
 }
 
 impl Thread {
@@ -90,6 +102,25 @@ impl Thread {
             .scheduler_ns
             .with_context(|| format!("thread {} has no scheduler's account", self.tid))?;
         Ok(ns as f64 / 1e9)
+    }
+
+    /// All of its samples' time, seconds: on a CPU, runnable, blocked.
+    #[must_use]
+    pub fn all_sampled_s(&self) -> f64 {
+        (self.sampled_ns + self.sampled_runnable_ns + self.sampled_blocked_ns) as f64 / 1e9
+    }
+
+    /// All time that the scheduler knows of, seconds; none where it is not measured.
+    #[must_use]
+    pub fn all_scheduler_s(&self) -> Option<f64> {
+        let ns = self.scheduler_ns? + self.runnable_ns? + self.blocked_ns?;
+        Some(ns as f64 / 1e9)
+    }
+
+    /// The time it lived while it was watched, seconds; none where it is not measured.
+    #[must_use]
+    pub fn wall_s(&self) -> Option<f64> {
+        Some(self.wall_ns? as f64 / 1e9)
     }
 }
 

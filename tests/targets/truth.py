@@ -42,8 +42,18 @@ class Worker(threading.Thread):
 
     def __init__(self, body, *args):
         super().__init__(name=body.__name__)
-        self.body, self.args, self.account = body, args, None
+        self.body, self.args, self.account, self.spent = body, args, None, {}
 
     def run(self):
+        begin = time.perf_counter()
         self.body(*self.args)
         self.account = account(self.body.__name__)
+        self.account["wall_s"] = time.perf_counter() - begin
+        self.account["spent_s"] = self.spent
+
+    def spend(self, on, function, *args):
+        """Calls the function and keeps, under a name, for how long it was not at work."""
+        wall, cpu = time.perf_counter(), time.thread_time()
+        function(*args)
+        off = time.perf_counter() - wall - (time.thread_time() - cpu)
+        self.spent[on] = self.spent.get(on, 0.0) + off
