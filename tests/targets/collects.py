@@ -2,9 +2,9 @@
 
 usage: collects.py SECONDS explicit|automatic [BYSTANDER]
 
-explicit: `gc.collect()` over a large heap, a clock read on either side. automatic: collections
-that allocations set off, between the two calls of `gc.callbacks`. A bystander is a thread that
-collects nothing and wants the GIL all the time.
+It ends when it has used so much CPU time. explicit: `gc.collect()` over a large heap, a clock read
+on either side. automatic: collections that allocations set off, between the two calls of
+`gc.callbacks`. A bystander is a thread that collects nothing and wants the GIL all the time.
 """
 import gc
 import sys
@@ -61,8 +61,8 @@ def allocate():
 
 
 def collects(seconds, way):
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
         way()
         compute(clock.last_s)
         clock.last_s = 0.0
@@ -87,7 +87,7 @@ if __name__ == "__main__":
     ready()
     command()
     if way == "automatic":
-        gc.set_threshold(20000, 2, 2)
+        gc.set_threshold(100000, 2, 2)
         gc.callbacks.append(clock.called)
         gc.enable()
     for worker in workers:

@@ -9,8 +9,8 @@ use tests::watched::{Watched, watch};
 /// How far the collector's share may be from the truth.
 const TWO_POINTS: f64 = 0.02;
 
-const CPU: &[&str] = &["--mode", "cpu", "-r", "999"];
-const WALL: &[&str] = &["--mode", "wall", "-r", "999"];
+const CPU: &[&str] = &["--mode", "cpu", "-r", "1999"];
+const WALL: &[&str] = &["--mode", "wall", "-r", "1999"];
 
 fn collects(entry: &Entry) -> bool {
     entry.gc == "collecting"
