@@ -152,7 +152,8 @@ fn free() -> Option<(u32, Place)> {
                 if places.read_volatile() >= u64::from(MAX_ACCOUNTS) {
                     return None;
                 }
-                atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(places, 1) as u32
+                // Relaxed, LLVM takes the instruction that gives nothing back.
+                atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(places, 1) as u32
             }
         }
     };

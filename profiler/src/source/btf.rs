@@ -237,13 +237,11 @@ impl<'a> Btf<'a> {
         let mut types = Vec::with_capacity(self.starts.len() * 12);
         let mut push = |word: u32| types.extend_from_slice(&word.to_le_bytes());
         for &at in &self.starts {
-            let name = self
-                .head_at(at as usize)
-                .and_then(|head| {
-                    names
-                        .iter()
-                        .find(|(kind, name)| head.kind == *kind && self.is_named(head.name, name))
-                });
+            let name = self.head_at(at as usize).and_then(|head| {
+                names
+                    .iter()
+                    .find(|(kind, name)| head.kind == *kind && self.is_named(head.name, name))
+            });
             match name {
                 Some((kind, name)) => {
                     push(strings.len() as u32);

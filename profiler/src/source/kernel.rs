@@ -5,9 +5,7 @@ use std::{fs, io, os::fd::AsFd as _};
 use aya::{
     Btf, EbpfLoader, Endianness, VerifierLogLevel,
     maps::{HashMap, Map, MapData, PerCpuArray, RingBuf},
-    programs::{
-        BtfTracePoint, Iter, PerfEvent,
-    },
+    programs::{BtfTracePoint, Iter, PerfEvent},
     util::online_cpus,
 };
 use profiler_common::{
@@ -135,7 +133,10 @@ impl Kernel {
             let bytes = fs::read("/sys/kernel/btf/vmlinux").map_err(KernelError::NoBtf)?;
             let index = btf::Btf::parse(&bytes).map_err(KernelError::Btf)?;
             let offsets = offsets::kernel_offsets(&index).map_err(KernelError::Btf)?;
-            (offsets, index.with_attachments_only(&TRACEPOINTS, &ITERATORS))
+            (
+                offsets,
+                index.with_attachments_only(&TRACEPOINTS, &ITERATORS),
+            )
         };
         let settings = Settings {
             contract: CONTRACT_VERSION,
@@ -265,14 +266,15 @@ impl Kernel {
             }
             let program = self.tick_program()?.fd();
             let program = program.map_err(|error| load_error("tick", &error))?;
-            let clock = PerfClock::start(cpu, period, program.as_fd()).map_err(|error| {
-                match error.kind() {
-                    io::ErrorKind::PermissionDenied => {
-                        KernelError::Refused("open a perf event on every CPU")
+            let clock =
+                PerfClock::start(cpu, period, program.as_fd()).map_err(|error| {
+                    match error.kind() {
+                        io::ErrorKind::PermissionDenied => {
+                            KernelError::Refused("open a perf event on every CPU")
+                        }
+                        _ => load_error("tick", &error),
                     }
-                    _ => load_error("tick", &error),
-                }
-            })?;
+                })?;
             self.clocks.push((cpu, clock));
         }
         Ok(())
@@ -334,7 +336,7 @@ impl Kernel {
     }
 
     /// The consumer's end of the ring, once.
-    pub fn take_ring(&mut self) -> Option<std::io::Result<Ring>> {
+    pub fn take_ring(&mut self) -> Option<io::Result<Ring>> {
         self.ring.take().map(Ring::new)
     }
 

@@ -41,7 +41,8 @@ impl PerfClock {
         // SAFETY: the kernel has just made this descriptor for us, and nobody else has seen it.
         let event = unsafe { OwnedFd::from_raw_fd(fd) };
         let clock = Self { event };
-        let program = u32::try_from(program.as_raw_fd()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let program =
+            u32::try_from(program.as_raw_fd()).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: both descriptors are open, and the calls touch no memory of ours.
         clock.check(unsafe { perf::ioctls::SET_BPF(clock.fd(), program) })?;
         // SAFETY: as above.

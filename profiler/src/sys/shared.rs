@@ -73,9 +73,9 @@ impl<T: Copy> SharedArray<T> {
     #[expect(unsafe_code, reason = "pointer arithmetic within the mapping")]
     fn word_at(&self, index: usize, offset: usize) -> Option<NonNull<u64>> {
         let fits = index < self.len
-            && offset % size_of::<u64>() == 0
+            && offset.is_multiple_of(size_of::<u64>())
             && offset + size_of::<u64>() <= size_of::<T>()
-            && size_of::<T>() % size_of::<u64>() == 0;
+            && size_of::<T>().is_multiple_of(size_of::<u64>());
         // SAFETY: within the mapping by the checks above.
         fits.then(|| unsafe { self.start.add(index).cast::<u8>().add(offset).cast() })
     }
