@@ -86,9 +86,16 @@ pub struct FlagPlan {
     pub _pad: u32,
     /// Address of `collecting` where it lies in the runtime (3.8), else 0.
     pub gc_addr: u64,
+    /// In the thread state: the pointer `exc_info` to the exception being handled; [`NO_FIELD`]
+    /// when that cannot be told.
+    pub exc_info: u32,
+    /// In what it points to: the exception's value.
+    pub exc_value: u32,
+    /// Address of `None`, which stands for no exception where it is not 0.
+    pub none_addr: u64,
 }
 
-const _: () = assert!(size_of::<FlagPlan>() == 32);
+const _: () = assert!(size_of::<FlagPlan>() == 48);
 
 /// Read no frames in the kernel: user space walks.
 pub const PLAN_NO_WALK: u32 = 1 << 0;
@@ -114,7 +121,7 @@ pub struct Plan {
     pub flag: FlagPlan,
 }
 
-const _: () = assert!(size_of::<Plan>() == 152);
+const _: () = assert!(size_of::<Plan>() == 168);
 
 /// Key of the map `STATES`: whose TLS base it is.
 #[repr(C)]

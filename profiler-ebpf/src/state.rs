@@ -6,8 +6,9 @@
 use profiler_common::{
     plan::{GIL_BY_HOLDER, GIL_BY_WORD, MAX_HOPS, NO_FIELD, Plan, StateKey},
     record::{
-        FLAG_GC_KNOWN, FLAG_GC_RUNNING, FLAG_GIL_HELD, FLAG_GIL_KNOWN, FLAG_GIL_WANTED,
-        FLAG_STATE_FROM_HOLDER, FLAG_STATE_FROM_MAP, FLAG_STATE_FROM_TLS,
+        FLAG_EXCEPTION_HANDLED, FLAG_EXCEPTION_KNOWN, FLAG_GC_KNOWN, FLAG_GC_RUNNING,
+        FLAG_GIL_HELD, FLAG_GIL_KNOWN, FLAG_GIL_WANTED, FLAG_STATE_FROM_HOLDER,
+        FLAG_STATE_FROM_MAP, FLAG_STATE_FROM_TLS,
     },
     walk::{Block, Reader},
 };
@@ -99,6 +100,18 @@ pub fn flags(plan: &Plan, addr: u64, block: &Block) -> u32 {
             }
         }
         _ => {}
+    }
+    if plan.flag.exc_info != NO_FIELD
+        && let Some(value) = CurrentMemory.word(
+            block
+                .u64(plan.flag.exc_info)
+                .wrapping_add(u64::from(plan.flag.exc_value)),
+        )
+    {
+        flags |= FLAG_EXCEPTION_KNOWN;
+        if value != 0 && value != plan.flag.none_addr {
+            flags |= FLAG_EXCEPTION_HANDLED;
+        }
     }
     if plan.flag.gil_wanted != NO_FIELD && block.u32(plan.flag.gil_wanted) != 0 {
         flags |= FLAG_GIL_WANTED;

@@ -50,6 +50,12 @@ impl Task {
         self.u32(OFFSETS.load().task_state)
     }
 
+    /// Whether the task is on a CPU at the moment.
+    #[inline(always)]
+    pub fn is_on_cpu(self) -> bool {
+        self.u32(OFFSETS.load().task_on_cpu) != 0
+    }
+
     /// `thread.fsbase`: the TLS base on x86-64, kept in the task since `arch_prctl` set it.
     #[inline(always)]
     pub fn tls_base(self) -> u64 {

@@ -148,6 +148,7 @@ fn registers(ctx: &PerfEventContext, task: Task, block: &mut Block, record: &mut
         record.user_ip = block.u64(offsets.regs_ip);
         record.user_sp = block.u64(offsets.regs_sp);
         record.syscall = block.u64(offsets.regs_orig_ax) as i32;
+        record.syscall_arg = block.u64(offsets.regs_di);
     }
 }
 

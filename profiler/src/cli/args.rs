@@ -122,6 +122,9 @@ pub(super) struct RunArgs {
         allow_negative_numbers = true
     )]
     pub rate: String,
+    /// Tick and look at a fixed beat: a program that keeps the same beat is then seen wrongly
+    #[arg(long)]
+    pub no_jitter: bool,
     /// How long: 10, 10s, 2m [default: until Ctrl-C or the target's end]
     #[arg(short, long, value_name = "TIME")]
     pub duration: Option<String>,

@@ -47,6 +47,7 @@ fn trial() -> Result<()> {
         ring_bytes: 64 * 1024,
         wake_bytes: 32 * 1024,
         tick: TickProgram::Best,
+        looks_off_cpu: true,
     };
     let mut kernel = Kernel::load(options)?;
     kernel.tick_everywhere()?;

@@ -117,6 +117,7 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
             WalkArg::Kernel => Walk::Kernel,
             WalkArg::User => Walk::User,
         },
+        jitter: !args.no_jitter,
         max_frames: args.max_depth,
         began: crate::sys::monotonic(),
         timeline: outputs.iter().any(|(_, format)| format.shows_time()),

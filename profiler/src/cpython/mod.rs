@@ -9,6 +9,7 @@ pub mod error;
 #[cfg(test)]
 pub(crate) mod fake;
 pub mod find;
+pub mod gil;
 pub mod layout;
 pub mod objects;
 pub mod plan;
@@ -18,6 +19,7 @@ pub mod version;
 
 pub use error::CpythonError;
 pub use find::{MappedFile, OpenImage, ReadSeek};
+pub use gil::GilLock;
 pub use layout::Layout;
 pub use objects::{ObjectError, Objects};
 pub use plan::{Wishes, plan, plan_without_python};

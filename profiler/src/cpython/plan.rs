@@ -62,6 +62,9 @@ pub const fn plan_without_python(wishes: Wishes) -> Plan {
             gc_in_interp: NO_FIELD,
             _pad: 0,
             gc_addr: 0,
+            exc_info: NO_FIELD,
+            exc_value: 0,
+            none_addr: 0,
         },
     }
 }
@@ -142,6 +145,9 @@ fn flag_plan(runtime: &Runtime) -> FlagPlan {
         gc_in_interp: layout.interp.gc_collecting.unwrap_or(NO_FIELD),
         _pad: 0,
         gc_addr: gc_addr.unwrap_or(0),
+        exc_info: NO_FIELD,
+        exc_value: 0,
+        none_addr: 0,
     }
 }
 

@@ -1,18 +1,18 @@
-//! A running interpreter: its thread states, who holds the GIL, whether it collects.
+//! A running interpreter: its thread states, and whether it collects.
 //!
 //! Every list in it changes while it is read, so each is bounded, checked for cycles, and read
 //! again when it makes no sense. Not here: which thread of the kernel a state belongs to (see
-//! [`crate::threads`]), and frames (see [`crate::pystack`]).
+//! [`crate::threads`]), who holds the GIL (`gil`), and frames (see [`crate::pystack`]).
 
 use rustc_hash::FxHashSet;
 
 use super::error::CpythonError;
 use super::find::Found;
 use super::layout::{self, Layout, debug_offsets};
-use super::objects::{Objects, int_at, word_at};
+use super::objects::{Objects, word_at};
 use super::version::Version;
 use crate::sample::Gil;
-use crate::target::{Memory, ReadError};
+use crate::target::{Memory, Piece, ReadError};
 use crate::words::{InnerTid, InterpreterAddr, PthreadId, RemoteAddr, ThreadStateAddr};
 
 /// Most interpreters of a process.
@@ -150,9 +150,7 @@ impl Runtime {
         memory: &dyn Memory,
         addr: ThreadStateAddr,
     ) -> Result<ThreadState, ReadError> {
-        let holder = self.current_holder(memory)?;
-        let mut block = vec![0; self.state_bytes()];
-        memory.read(addr.into(), &mut block)?;
+        let (block, holder) = self.read_state(memory, addr, self.state_bytes())?;
         Ok(self.decode_state(addr, &block, holder))
     }
 
@@ -182,7 +180,32 @@ impl Runtime {
         Ok(states)
     }
 
-    fn decode_state(
+    /// `bytes` of a thread state and, where the runtime says that, who holds the GIL: in one
+    /// call of the kernel's.
+    pub(super) fn read_state(
+        &self,
+        memory: &dyn Memory,
+        addr: ThreadStateAddr,
+        bytes: usize,
+    ) -> Result<(Vec<u8>, Option<ThreadStateAddr>), ReadError> {
+        let mut block = vec![0; bytes];
+        let Some(place) = self.holder_addr() else {
+            memory.read(addr.into(), &mut block)?;
+            return Ok((block, None));
+        };
+        let mut holder = [0; 8];
+        let mut pieces = [
+            Piece::new(addr.into(), &mut block),
+            Piece::new(place, &mut holder),
+        ];
+        memory.read_many(&mut pieces);
+        let [state, holds] = pieces;
+        state.result.and(holds.result)?;
+        let holder = u64::from_le_bytes(holder);
+        Ok((block, (holder != 0).then_some(ThreadStateAddr(holder))))
+    }
+
+    pub(super) fn decode_state(
         &self,
         addr: ThreadStateAddr,
         block: &[u8],
@@ -205,50 +228,6 @@ impl Runtime {
         }
     }
 
-    fn gil_of(&self, addr: ThreadStateAddr, block: &[u8], holder: Option<ThreadStateAddr>) -> Gil {
-        let fields = &self.layout.tstate;
-        if self.layout.runtime.tstate_current.is_some() {
-            return if holder == Some(addr) {
-                Gil::Holds
-            } else {
-                Gil::Neither
-            };
-        }
-        let int = |offset: Option<u32>| offset.and_then(|offset| int_at(block, offset as usize));
-        let mask = fields.status_holds_gil_mask.or(fields.status_active_mask);
-        let holds = match (int(fields.holds_gil), int(fields.status), mask) {
-            (Some(holds), _, _) => holds != 0,
-            (None, Some(status), Some(mask)) => status & mask != 0,
-            _ => return Gil::Unknown,
-        };
-        match (holds, int(fields.gil_requested)) {
-            (true, _) => Gil::Holds,
-            (false, Some(1..)) => Gil::Waits,
-            (false, _) => Gil::Neither,
-        }
-    }
-
-    /// The thread state that holds the GIL of an interpreter; none when nobody does.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub fn gil_holder(
-        &self,
-        memory: &dyn Memory,
-        interpreter: InterpreterAddr,
-    ) -> Result<Option<ThreadStateAddr>, ReadError> {
-        let Some(gil) = self.layout.interp.gil else {
-            return self.current_holder(memory);
-        };
-        let gil = memory.pointer(RemoteAddr::from(interpreter).plus(gil.into()))?;
-        // An interpreter that is being made has none yet.
-        if gil == RemoteAddr(0) || memory.u32(gil.plus(self.layout.gil.locked.into()))? != 1 {
-            return Ok(None);
-        }
-        let holder = memory.u64(gil.plus(self.layout.gil.last_holder.into()))?;
-        Ok((holder != 0).then_some(ThreadStateAddr(holder)))
-    }
-
     /// Whether an interpreter is collecting garbage.
     ///
     /// # Errors
@@ -269,23 +248,9 @@ impl Runtime {
         Ok(memory.u32(place)? != 0)
     }
 
-    /// Where the runtime keeps the thread state that holds the GIL (to 3.11).
-    pub(super) fn holder_addr(&self) -> Option<RemoteAddr> {
-        let offset = self.layout.runtime.tstate_current?;
-        Some(self.found.runtime.plus(offset.into()))
-    }
-
-    fn current_holder(&self, memory: &dyn Memory) -> Result<Option<ThreadStateAddr>, ReadError> {
-        let Some(place) = self.holder_addr() else {
-            return Ok(None);
-        };
-        let holder = memory.u64(place)?;
-        Ok((holder != 0).then_some(ThreadStateAddr(holder)))
-    }
-
     /// Bytes of a thread state that hold every field that is read; offsets of a hostile table
     /// are below 2^24, so this is no great allocation.
-    fn state_bytes(&self) -> usize {
+    pub(super) fn state_bytes(&self) -> usize {
         let fields = &self.layout.tstate;
         let last = [
             Some(fields.next),
@@ -303,7 +268,7 @@ impl Runtime {
     }
 
     /// A word of a block that [`Self::state_bytes`] made long enough.
-    fn state_word(&self, block: &[u8], offset: u32) -> u64 {
+    pub(super) fn state_word(&self, block: &[u8], offset: u32) -> u64 {
         word_at(block, offset as usize).unwrap_or(0)
     }
 

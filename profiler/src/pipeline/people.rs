@@ -9,8 +9,8 @@ use crate::{
     cpython::{Runtime, thread_names_of},
     target::{Maps, Memory, TaskFacts},
     threads::{Look, Registry, Rung, ScanWhom, StateFacts, ThreadFacts},
-    wire::Tick,
-    words::{DurationNs, InnerTid, Pid, PthreadId, RemoteAddr, ThreadStateAddr, Tid},
+    wire::{Tick, Times},
+    words::{DurationNs, InnerTid, MonotonicNs, Pid, PthreadId, RemoteAddr, ThreadStateAddr, Tid},
 };
 
 use super::attach::Attached;
@@ -83,8 +83,10 @@ pub(super) struct Person {
     pub(super) tid: Tid,
     pub(super) pthread_id: Option<PthreadId>,
     pub(super) matched_by: Vec<Rung>,
-    /// Its time on a CPU, once it has ended.
-    pub(super) final_on_cpu: Option<DurationNs>,
+    /// What the scheduler counted for it, once it has ended, and when that was.
+    pub(super) ended: Option<(Times, MonotonicNs)>,
+    /// When it began, if it did while it was watched.
+    pub(super) born: Option<MonotonicNs>,
 }
 
 /// All threads of the profile.
@@ -97,6 +99,10 @@ pub(super) struct People {
     strangers: Vec<Stranger>,
     nameless: Vec<Nameless>,
     unmet: Unsampled,
+    /// When threads began that have no place yet.
+    births: FxHashMap<Tid, MonotonicNs>,
+    /// The thread that a thread state was last seen for.
+    states_of: FxHashMap<ThreadStateAddr, ThreadIndex>,
     facts: Vec<ThreadFacts>,
     states: Vec<StateFacts>,
     registry: Registry,
@@ -161,9 +167,12 @@ impl People {
             return self.welcome(process, builder, stranger);
         };
         // A thread has no state of Python's until it first calls into it.
-        if !place.python && state.is_some() {
-            place.python = true;
-            self.strangers.push(stranger);
+        if let Some(state) = state {
+            self.states_of.insert(state, place.index);
+            if !place.python {
+                place.python = true;
+                self.strangers.push(stranger);
+            }
         }
         place.index
     }
@@ -191,7 +200,8 @@ impl People {
             tid,
             pthread_id: Some(tls_base).filter(|id| id.0 != 0),
             matched_by: Vec::new(),
-            final_on_cpu: None,
+            ended: None,
+            born: self.births.remove(&tid),
         };
         let place = index.0 as usize;
         if place >= self.everyone.len() {
@@ -207,7 +217,15 @@ impl People {
             },
         );
         self.strangers.push(stranger);
+        if let Some(state) = stranger.state {
+            self.states_of.insert(state, index);
+        }
         index
+    }
+
+    /// The thread that a thread state belongs to.
+    pub(super) fn by_state(&self, state: ThreadStateAddr) -> Option<ThreadIndex> {
+        self.states_of.get(&state).copied()
     }
 
     /// The time that a tick of a thread stands for.
@@ -238,11 +256,11 @@ impl People {
 
     /// A thread has ended. Its last ticks may still come, since it runs on while the kernel takes
     /// it down, so it keeps its place until another thread gets its id.
-    pub(super) fn leave(&mut self, tid: Tid, on_cpu: DurationNs) {
+    pub(super) fn leave(&mut self, tid: Tid, times: Times, time: MonotonicNs) {
         if let Some(place) = self.living.get(&tid)
             && let Some(person) = self.everyone.get_mut(place.index.0 as usize)
         {
-            person.final_on_cpu = Some(on_cpu);
+            person.ended = Some((times, time));
             // Its state is no evidence any more: an id that nobody has would look like the one
             // that is left over for the first thread.
             let gone = person.pthread_id;
@@ -256,6 +274,7 @@ impl People {
 
     /// A thread has left its CPU for the last time. One that no tick met is counted with its like.
     pub(super) fn gone(&mut self, tid: Tid, on_cpu: DurationNs) {
+        self.births.remove(&tid);
         if !self.living.contains_key(&tid) {
             self.unmet.threads += 1;
             self.unmet.on_cpu_ns = self.unmet.on_cpu_ns.saturating_add(on_cpu.0);
@@ -268,7 +287,8 @@ impl People {
     }
 
     /// A new thread has this id: whoever had it before is somebody else.
-    pub(super) fn make_room(&mut self, tid: Tid) {
+    pub(super) fn make_room(&mut self, tid: Tid, time: MonotonicNs) {
+        self.births.insert(tid, time);
         self.nameless.retain(|nameless| nameless.tid != tid);
         self.living.remove(&tid);
         self.facts.retain(|facts| facts.tid != tid);
@@ -278,6 +298,7 @@ impl People {
     /// The program was replaced: nobody is who they were, but the thread that did it lives on.
     pub(super) fn forget_python(&mut self) {
         self.states.clear();
+        self.states_of.clear();
         self.registry = Registry::new();
         self.start_stack = None;
         for place in self.living.values_mut() {

@@ -2,6 +2,9 @@
 //!
 //! It waits for nothing and sleeps never; `run` calls it when there is something to do.
 
+mod off_cpu;
+
+use off_cpu::OffCpu;
 use profiler_common::account::Account;
 use profiler_common::plan::{PLAN_NO_WALK, Plan};
 use profiler_common::walk::{END_NOT_TRIED, END_UNREADABLE};
@@ -16,7 +19,7 @@ use super::{
 };
 use crate::{
     aggregate::{Place, ProfileBuilder, ThreadIndex},
-    cpython::{self, Runtime, Wishes},
+    cpython::{self, GilLock, Runtime, Wishes},
     native::LiveSymbols,
     pystack::Walker,
     sample::{FramesFrom, Gc, Sample},
@@ -59,6 +62,7 @@ struct Python {
     runtime: Runtime,
     plan: Plan,
     stacks: Stacks,
+    gils: Vec<GilLock>,
 }
 
 /// Everything that lives as long as a run.
@@ -76,6 +80,7 @@ pub(super) struct Session {
     since: MonotonicNs,
     states_wanted: bool,
     had_python: bool,
+    off: OffCpu,
 }
 
 impl Session {
@@ -98,6 +103,7 @@ impl Session {
             since,
             states_wanted: false,
             had_python: false,
+            off: OffCpu::default(),
         }
     }
 
@@ -151,6 +157,7 @@ impl Session {
         self.had_python = true;
         let stacks = Stacks::new(&runtime);
         self.python = Some(Python {
+            gils: runtime.gils(&self.attached.memory).unwrap_or_default(),
             runtime,
             plan,
             stacks,
@@ -190,19 +197,22 @@ impl Session {
                 self.received.unknown_process += u64::from(tick.periods);
             }
             Event::Tick(tick) => self.tick(&tick),
-            Event::Fork { pid, tid, .. } if pid == self.pid() => self.people.make_room(tid),
+            Event::Fork { pid, tid, time, .. } if pid == self.pid() => {
+                self.people.make_room(tid, time);
+            }
             Event::Exit {
                 tid,
-                on_cpu,
+                times,
                 pid,
                 last,
-                ..
+                time,
             } if pid == self.pid() => {
                 // Its samples are older than its end, so they are in the batch already.
                 self.identify();
-                self.people.leave(tid, on_cpu);
+                self.people.leave(tid, times, time);
                 if last {
-                    self.people.gone(tid, on_cpu);
+                    self.gone_off_cpu(tid, times, time);
+                    self.people.gone(tid, times.on_cpu);
                 }
             }
             Event::Exec { pid, .. } if pid == self.pid() => {
@@ -228,7 +238,11 @@ impl Session {
         );
         let weight = self.people.weigh(tick, self.settings.period());
         let known = self.python.is_some();
-        let sample = sampler::sample(tick, weight, known);
+        let in_gil = |futex| {
+            let gils = self.python.iter().flat_map(|python| &python.gils);
+            gils.into_iter().any(|gil| gil.contains(futex))
+        };
+        let sample = sampler::sample(tick, weight, known, in_gil);
         let (frames, from) = self.frames(tick, state, sample.gc == Gc::Collecting);
         self.pending.push(Pending {
             thread,
@@ -291,7 +305,11 @@ impl Session {
 
     /// Now and then: the names of threads that had none yet.
     pub(super) fn ask_again(&mut self) {
-        if let Some(python) = &self.python {
+        if let Some(python) = &mut self.python {
+            // Interpreters come and go, and with them their locks.
+            if let Ok(gils) = python.runtime.gils(&self.attached.memory) {
+                python.gils = gils;
+            }
             self.people
                 .ask_again(&self.attached, &python.runtime, &mut self.builder);
         }
@@ -300,7 +318,7 @@ impl Session {
     /// The batch is over: what it used is compared with the target, and its samples count.
     pub(super) fn end_batch(&mut self) {
         self.identify();
-        if self.pending.is_empty() {
+        if self.pending.is_empty() && self.off.is_settled() {
             return;
         }
         let memory = &self.attached.memory;
@@ -323,13 +341,33 @@ impl Session {
             self.builder.add(pending.place(stack), &pending.sample);
         }
         if let Some(python) = &mut self.python {
+            self.off.restate(&changed, |id| {
+                python
+                    .stacks
+                    .restated(memory, &mut self.builder, id, &changed)
+            });
             python.stacks.settle(&changed);
         }
+    }
+
+    /// Looks at threads off the CPU so far, and how many of them found nothing that stayed.
+    pub(super) fn looks(&self) -> (u64, u64) {
+        (self.off.looks(), self.off.moved())
     }
 
     /// Ticks that arrived so far, for the progress line.
     pub(super) fn ticks(&self) -> u64 {
         self.received.ticks
+    }
+
+    /// When the target became one.
+    pub(super) fn since(&self) -> MonotonicNs {
+        self.since
+    }
+
+    /// Whether threads off the CPU are looked at.
+    pub(super) fn looks_off_cpu(&self) -> bool {
+        self.settings.mode.looks_off_cpu()
     }
 
     /// When the program began.

@@ -3,7 +3,11 @@
 //! A system call that nix wraps safely is called where it is needed, not from here.
 
 mod clock;
+mod perf;
 mod pidfd;
+mod shared;
 
 pub use clock::{OwnCost, monotonic, own_cost};
+pub use perf::PerfClock;
 pub use pidfd::{end_of, pidfd_open};
+pub use shared::SharedArray;

@@ -14,6 +14,7 @@ mod recorded;
 mod recorder;
 mod scheduler;
 mod tasks;
+mod waits;
 
 pub use error::TargetError;
 pub use image_file::ImageError;
@@ -25,3 +26,4 @@ pub use recorded::{Image, ImageMeta, RecordedMemory};
 pub use recorder::Recorder;
 pub use scheduler::{Asleep, SchedulerAccount, SchedulerMark};
 pub use tasks::{InKernel, TaskFacts, TaskState};
+pub use waits::{FdKind, wait_of};

@@ -19,9 +19,9 @@
 //! - `frameobject.h`
 
 use super::{
-    BytesFields, CodeFields, DictFields, DictKeysFields, FrameFields, GilFields, InterpreterFields,
-    Layout, LongFields, ObjectFields, PatchRange, RuntimeFields, ThreadStateFields, TssFields,
-    TypeFields, UnicodeFields,
+    BytesFields, CodeFields, DictFields, DictKeysFields, ExcItemFields, FrameFields, GilFields,
+    InterpreterFields, Layout, LongFields, ObjectFields, PatchRange, RuntimeFields,
+    ThreadStateFields, TssFields, TypeFields, UnicodeFields,
 };
 
 /// In the order of patch releases.
@@ -35,6 +35,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 tstate_current: None,
                 auto_tss_key: Some(2336),
                 gc_collecting: None,
+                gil: None,
             },
             interp: InterpreterFields {
                 next: 7272,
@@ -47,6 +48,7 @@ pub(super) const RANGES: &[PatchRange] = &[
             gil: GilFields {
                 last_holder: 8,
                 locked: 16,
+                size: 208,
             },
             tstate: ThreadStateFields {
                 next: 8,
@@ -60,6 +62,12 @@ pub(super) const RANGES: &[PatchRange] = &[
                 status_holds_gil_mask: None,
                 holds_gil: Some(36),
                 gil_requested: None,
+                exc_info: Some(120),
+                exc_state: Some(256),
+            },
+            exc_item: ExcItemFields {
+                value: 0,
+                previous: 8,
             },
             frame: FrameFields {
                 cframe_current: None,
@@ -139,6 +147,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 tstate_current: None,
                 auto_tss_key: Some(2336),
                 gc_collecting: None,
+                gil: None,
             },
             interp: InterpreterFields {
                 next: 7272,
@@ -151,6 +160,7 @@ pub(super) const RANGES: &[PatchRange] = &[
             gil: GilFields {
                 last_holder: 8,
                 locked: 16,
+                size: 208,
             },
             tstate: ThreadStateFields {
                 next: 8,
@@ -164,6 +174,12 @@ pub(super) const RANGES: &[PatchRange] = &[
                 status_holds_gil_mask: None,
                 holds_gil: Some(36),
                 gil_requested: None,
+                exc_info: Some(120),
+                exc_state: Some(256),
+            },
+            exc_item: ExcItemFields {
+                value: 0,
+                previous: 8,
             },
             frame: FrameFields {
                 cframe_current: None,
