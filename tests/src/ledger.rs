@@ -34,13 +34,13 @@ pub struct Ledger {
     pub ticks: u64,
     /// Looks at threads off the CPU.
     pub looks: u64,
-    /// Ticks and looks that became samples.
+    /// Those that became samples, looks included.
     pub samples: u64,
     /// Those that did not, by reason.
     pub losses: BTreeMap<String, u64>,
     /// Samples by where their frames came from.
     pub frames_from: BTreeMap<String, u64>,
-    /// Walks given up because the thread moved on.
+    /// Looks without frames, because the thread ran on each time it was read.
     pub moved: u64,
     /// Samples whose witnesses named different threads.
     pub contradictions: u64,
@@ -69,17 +69,17 @@ pub struct Thread {
     pub matched_by: Vec<String>,
     /// Its samples.
     pub samples: u64,
-    /// The time on a CPU that they stand for.
+    /// The time that those on a CPU stand for.
     pub sampled_ns: u64,
     /// The time the scheduler gave it; none where that could not be had.
     pub scheduler_ns: Option<u64>,
-    /// The time without a CPU that its samples stand for.
+    /// The time that its samples stand for while it waited for a CPU.
     pub sampled_runnable_ns: u64,
-    /// The time blocked that its samples stand for.
+    /// The time that its samples stand for while it was blocked.
     pub sampled_blocked_ns: u64,
-    /// The time it waited for a CPU, by the scheduler; none where that is not measured.
+    /// The time it waited for a CPU, as the scheduler has it; none in `cpu` mode.
     pub runnable_ns: Option<u64>,
-    /// The time it was blocked, by the scheduler; none where that is not measured.
+    /// The time it was blocked, as the scheduler has it; none in `cpu` mode.
     pub blocked_ns: Option<u64>,
     /// The time it lived while it was watched.
     pub wall_ns: Option<u64>,
