@@ -45,7 +45,7 @@ impl Rounds {
             ready,
             period,
             steady,
-            due: MonotonicNs(0),
+            due: sys::monotonic(),
         };
         rounds.set_next()?;
         Ok(rounds)
@@ -58,7 +58,9 @@ impl Rounds {
             GAPS.start + fastrand::f64() * (GAPS.end - GAPS.start)
         };
         let ns = (self.period.0 as f64 * gap) as u64;
-        self.due = MonotonicNs(sys::monotonic().0 + ns.max(1));
+        // From when it was due, not from when we came: the rate is kept, unless a whole gap is lost.
+        let now = sys::monotonic().0;
+        self.due = MonotonicNs((self.due.0 + ns).max(now + 1));
         let next = TimeSpec::from_duration(Duration::from_nanos(self.due.0));
         let flags = TimerSetTimeFlags::TFD_TIMER_ABSTIME;
         Ok(self.timer.set(Expiration::OneShot(next), flags)?)
