@@ -3,9 +3,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::args::{FormatArg, GranularityArg, ModeArg, RunArgs, WalkArg};
+use super::args::{FormatArg, GranularityArg, ModeArg, RunArgs, StateFramesArg, WalkArg};
 use crate::{
-    export::{Format, Granularity, Options},
+    export::{Format, Granularity, Options, StateFrames},
     pipeline::{RunSettings, Walk},
     sample::Mode,
     words::Pid,
@@ -127,6 +127,10 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
             GranularityArg::Line => Granularity::Line,
         },
         threads: args.threads,
+        state_frames: args.state_frames.map(|place| match place {
+            StateFramesArg::Root => StateFrames::Root,
+            StateFramesArg::Leaf => StateFrames::Leaf,
+        }),
         ..Options::default()
     };
     Ok(RunPlan {
