@@ -243,6 +243,16 @@ mod tests {
     }
 
     #[test]
+    fn states_have_frames_only_where_that_is_asked_for() {
+        let place = |line| lower(line).expect("a run").options.state_frames;
+        assert_eq!(place("run --pid 1"), None);
+        let root = place("run --pid 1 -m wall --state-frames root");
+        assert_eq!(root, Some(StateFrames::Root));
+        let leaf = place("run --pid 1 --state-frames leaf");
+        assert_eq!(leaf, Some(StateFrames::Leaf));
+    }
+
+    #[test]
     fn the_extension_chooses_the_format_unless_one_is_given() {
         let formats = |line| -> Vec<Format> {
             lower(line)
