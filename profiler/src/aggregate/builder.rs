@@ -23,9 +23,9 @@ pub struct Limits {
     pub stack_frames: usize,
     /// Threads.
     pub threads: usize,
-    /// Distinct entries, 40 bytes each and as much again for finding them.
+    /// Distinct entries, 48 bytes each and as much again for finding them.
     pub entries: usize,
-    /// Samples of the timeline, 24 bytes each.
+    /// Samples of the timeline, 48 bytes each.
     pub timeline: usize,
 }
 

@@ -1,6 +1,8 @@
 //! A profile made by hand of threads that do everything a thread can do, in any mode.
 
-use profiler::aggregate::{Entry, Place, Profile, ProfileBuilder, ProfileMeta, ThreadIndex};
+use profiler::aggregate::{
+    Entry, Limits, Place, Profile, ProfileBuilder, ProfileMeta, ThreadIndex,
+};
 use profiler::sample::{Activity, FramesFrom, Gc, Gil, Handling, Mode, Sample, Wait};
 use profiler::stack::Frame;
 use profiler::words::{DurationNs, Generation, MonotonicNs, Pid, Tid};
@@ -187,6 +189,29 @@ pub(crate) fn profile(mode: Mode, timeline: bool) -> Profile {
     }
     ledger.profiler.cpu_ns = Some(120_000_000);
     making.builder.close(end, ledger)
+}
+
+/// A profile within `limits` of a thread that waits in ever other system calls, and for the GIL
+/// behind ever other threads.
+pub(crate) fn crowd(limits: Limits) -> Profile {
+    let meta = ProfileMeta {
+        mode: Mode::Wall,
+        ..made::meta()
+    };
+    let mut making = Making::new(ProfileBuilder::new(meta).with_limits(limits));
+    let main = making.thread(4242, "MainThread", true);
+    let others = (0..100).map(|n| making.thread(5000 + n, "other", true));
+    let others: Vec<ThreadIndex> = others.collect();
+    let wait = Frame::python("wait", "/srv/app/main.py", Some(9), Some(9));
+    let mut time = START;
+    for (n, other) in (0..).zip(others) {
+        let calls = blocked(Wait::Syscall(1_000 + n));
+        put(&mut making, &mut time, main, &wait, (1, PERIOD, calls));
+        let waits = waits(Some(other));
+        put(&mut making, &mut time, main, &wait, (1, PERIOD, waits));
+    }
+    let ledger = making.builder.ledger(MonotonicNs(time));
+    making.builder.close(MonotonicNs(time), ledger)
 }
 
 /// The weights of those entries for which it holds.
