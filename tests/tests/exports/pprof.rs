@@ -262,6 +262,20 @@ fn pprofs_own_tool_reads_it() {
     );
     assert!(gil.contains("Type: gil_waited\n"), "{gil}");
     assert!(gil.contains("40.40ms"), "{gil}");
+    let behind = run(
+        "behind.pb.gz",
+        &made_off_cpu::profile(Mode::Gil, false),
+        &Options::default(),
+        &["-top", "-sample_index=gil_waited", "-tagroot=gil_behind"],
+    );
+    assert!(behind.contains("  MainThread"), "{behind}");
+    let states = run(
+        "states.pb.gz",
+        &made_off_cpu::profile(Mode::Wall, false),
+        &Options::default(),
+        &["-top", "-tagroot=state,reason"],
+    );
+    assert!(states.contains("  io_socket"), "{states}");
     run(
         "empty.pb.gz",
         &made::empty(),
