@@ -24,6 +24,8 @@ pub struct Ledger {
     pub engine: String,
     /// What a sample's weight means.
     pub mode: String,
+    /// The clock of every time.
+    pub clock: String,
     /// Ticks a second and CPU.
     pub rate_hz: f64,
     /// Nanoseconds between ticks.
@@ -48,6 +50,10 @@ pub struct Ledger {
     pub gil: BTreeMap<String, u64>,
     /// Samples of a thread that collected garbage.
     pub gc: u64,
+    /// Samples by whether the thread was handling an exception.
+    pub handling: BTreeMap<String, u64>,
+    /// The time of blocked threads' samples, by what those waited for.
+    pub blocked: BTreeMap<String, u64>,
     /// The threads.
     pub threads: Vec<Thread>,
     /// What the profiler itself cost.

@@ -3,9 +3,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::args::{FormatArg, GranularityArg, ModeArg, RunArgs, WalkArg};
+use super::args::{FormatArg, GranularityArg, ModeArg, RunArgs, StateFramesArg, WalkArg};
 use crate::{
-    export::{Format, Granularity, Options},
+    export::{Format, Granularity, Options, StateFrames},
     pipeline::{RunSettings, Walk},
     sample::Mode,
     words::Pid,
@@ -128,6 +128,10 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
             GranularityArg::Line => Granularity::Line,
         },
         threads: args.threads,
+        state_frames: args.state_frames.map(|place| match place {
+            StateFramesArg::Root => StateFrames::Root,
+            StateFramesArg::Leaf => StateFrames::Leaf,
+        }),
         ..Options::default()
     };
     Ok(RunPlan {
@@ -237,6 +241,16 @@ mod tests {
             let error = lower(line).expect_err(line);
             assert!(error.0.contains(hint), "{line}: {}", error.0);
         }
+    }
+
+    #[test]
+    fn states_have_frames_only_where_that_is_asked_for() {
+        let place = |line| lower(line).expect("a run").options.state_frames;
+        assert_eq!(place("run --pid 1"), None);
+        let root = place("run --pid 1 -m wall --state-frames root");
+        assert_eq!(root, Some(StateFrames::Root));
+        let leaf = place("run --pid 1 --state-frames leaf");
+        assert_eq!(leaf, Some(StateFrames::Leaf));
     }
 
     #[test]

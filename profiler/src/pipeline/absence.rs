@@ -109,11 +109,12 @@ pub(super) struct Absence {
 }
 
 impl Absence {
-    /// The thread was met in the stretch that the account shows. Whatever was open is settled.
-    pub(super) fn meet(&mut self, account: &Account) {
+    /// The thread was met in the stretch that the account shows, able to run or not. Whatever was
+    /// open is settled.
+    pub(super) fn meet(&mut self, account: &Account, runnable: bool) {
         self.open = Some(Open {
             generation: Generation(account.generation),
-            runnable: account.off_state == 0 || account.woken_ns != 0,
+            runnable,
         });
     }
 

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
 
 use nix::sys::{
     time::TimeSpec,
@@ -11,7 +12,10 @@ use nix::sys::{
 use tokio::io::{Interest, unix::AsyncFd};
 
 use super::absence::GAPS;
-use crate::words::DurationNs;
+use crate::{
+    sys,
+    words::{DurationNs, MonotonicNs},
+};
 
 /// A timer that goes off at random times, a period apart on the average.
 ///
@@ -22,6 +26,7 @@ pub(super) struct Rounds {
     ready: AsyncFd<OwnedFd>,
     period: DurationNs,
     steady: bool,
+    due: MonotonicNs,
 }
 
 impl Rounds {
@@ -35,31 +40,38 @@ impl Rounds {
         )]
         let ready =
             AsyncFd::with_interest(timer.as_fd().try_clone_to_owned()?, Interest::READABLE)?;
-        let rounds = Self {
+        let mut rounds = Self {
             timer,
             ready,
             period,
             steady,
+            due: sys::monotonic(),
         };
         rounds.set_next()?;
         Ok(rounds)
     }
 
-    fn set_next(&self) -> io::Result<()> {
+    fn set_next(&mut self) -> io::Result<()> {
         let gap = if self.steady {
             1.0
         } else {
             GAPS.start + fastrand::f64() * (GAPS.end - GAPS.start)
         };
         let ns = (self.period.0 as f64 * gap) as u64;
-        let next = TimeSpec::from_duration(std::time::Duration::from_nanos(ns.max(1)));
-        let flags = TimerSetTimeFlags::empty();
+        // From when it was due, not from when we came: the rate is kept, unless a whole gap is lost.
+        let now = sys::monotonic().0;
+        self.due = MonotonicNs((self.due.0 + ns).max(now + 1));
+        let next = TimeSpec::from_duration(Duration::from_nanos(self.due.0));
+        let flags = TimerSetTimeFlags::TFD_TIMER_ABSTIME;
         Ok(self.timer.set(Expiration::OneShot(next), flags)?)
     }
 
-    /// Wait for the next time; a round that takes long puts off the one after it.
-    pub(super) async fn next(&self) -> io::Result<()> {
+    /// Wait for the next time, and tell it: this is later by what it took to get a CPU. A round
+    /// that takes long puts off the one after it.
+    pub(super) async fn next(&mut self) -> io::Result<MonotonicNs> {
         self.ready.readable().await?.clear_ready();
-        self.set_next()
+        let due = self.due;
+        self.set_next()?;
+        Ok(due)
     }
 }

@@ -221,7 +221,7 @@ async fn drive(
     let period = settings.period();
     let rounds = settings.mode.looks_off_cpu();
     let rounds = rounds.then(|| Rounds::start(period, !settings.jitter));
-    let rounds = rounds.transpose()?;
+    let mut rounds = rounds.transpose()?;
     tokio::pin!(stop);
     loop {
         let ended = tokio::select! {
@@ -229,9 +229,8 @@ async fn drive(
             () = &mut stop => Some(End::Interrupted),
             () = until(deadline) => Some(End::Duration),
             () = end_of(target_end.as_ref()) => Some(End::TargetEnded),
-            next = round(rounds.as_ref()) => {
-                next?;
-                session.look_off_cpu(kernel.accounts(), sys::monotonic());
+            due = round(rounds.as_mut()) => {
+                session.look_off_cpu(kernel.accounts(), due?);
                 continue;
             }
             readable = ring.readable() => {
@@ -286,7 +285,7 @@ fn drawn(period: DurationNs) -> DurationNs {
     DurationNs(((mean - lost).max(mean / 2.0) * factor) as u64)
 }
 
-async fn round(rounds: Option<&Rounds>) -> io::Result<()> {
+async fn round(rounds: Option<&mut Rounds>) -> io::Result<MonotonicNs> {
     match rounds {
         Some(rounds) => rounds.next().await,
         None => std::future::pending().await,

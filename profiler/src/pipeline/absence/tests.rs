@@ -83,7 +83,8 @@ impl Life {
                     weights[place] += over.weight.sum();
                 }
                 if let Some(place) = place {
-                    absence.meet(&account);
+                    let runnable = account.off_state == 0 || account.woken_ns != 0;
+                    absence.meet(&account, runnable);
                     marked = account.generation;
                     met = Some(place);
                 }
@@ -166,7 +167,7 @@ fn a_stretch_told_before_it_was_counted_is_handed_out_once() {
         off_state: 1,
         ..Account::default()
     };
-    absence.meet(&met);
+    absence.meet(&met, false);
     // The thread is on a CPU again, many times over, and its sums lag behind.
     let told = Account {
         generation: 9,
@@ -183,7 +184,7 @@ fn a_stretch_told_before_it_was_counted_is_handed_out_once() {
         ..told
     };
     assert_eq!(absence.settle(&counted, None, EACH), None);
-    absence.meet(&counted);
+    absence.meet(&counted, false);
     let later = Account {
         blocked_ns: 51 * MS,
         generation: 12,

@@ -103,8 +103,8 @@ impl OffCpu {
 }
 
 impl Session {
-    /// One round: every thread that is off the CPU counts once.
-    pub(in crate::pipeline) fn look_off_cpu(&mut self, accounts: &Accounts, now: MonotonicNs) {
+    /// One round: every thread that was off the CPU at `due` and still is counts once.
+    pub(in crate::pipeline) fn look_off_cpu(&mut self, accounts: &Accounts, due: MonotonicNs) {
         self.off.round += 1;
         let mut again = Vec::new();
         for slot in accounts.slots() {
@@ -114,7 +114,7 @@ impl Session {
             }
             if self.off.places[place] != accounts.generation(slot) {
                 again.extend(
-                    self.visit(accounts, slot, now)
+                    self.visit(accounts, slot, due)
                         .map(|account| (slot, account)),
                 );
             }
@@ -126,18 +126,18 @@ impl Session {
             again.retain(|(slot, _)| match accounts.read(*slot) {
                 // On a CPU at the moment: later, perhaps.
                 Some(account) if account.generation & 1 != 0 => true,
-                _ => self.visit(accounts, *slot, now).is_some(),
+                _ => self.visit(accounts, *slot, due).is_some(),
             });
         }
         for (_, account) in again {
-            self.gave_up(&account);
+            self.gave_up(&account, due);
         }
         self.end_batch();
     }
 
     /// Deal with what has become of a place since the last round. What is returned moved while it
     /// was looked at.
-    fn visit(&mut self, accounts: &Accounts, slot: Slot, now: MonotonicNs) -> Option<Account> {
+    fn visit(&mut self, accounts: &Accounts, slot: Slot, due: MonotonicNs) -> Option<Account> {
         let generation = accounts.generation(slot);
         let Some(account) = accounts.read(slot).filter(|a| a.tgid == self.pid().0) else {
             self.off.places[slot.0 as usize] = generation;
@@ -150,7 +150,11 @@ impl Session {
             self.off.places[slot.0 as usize] = dealt_with;
             return None;
         }
-        let Some((met, chain)) = self.look(accounts, slot, &account, now) else {
+        if account.off_state == 0 && account.since >= due.0 {
+            // It ran at that time, and more likely than not it was us who took its CPU.
+            return None;
+        }
+        let Some((met, chain)) = self.look(accounts, slot, &account, due) else {
             return Some(account);
         };
         accounts.mark(slot, dealt_with);
@@ -162,7 +166,7 @@ impl Session {
 
     fn meet(&mut self, account: &Account, met: Met) {
         let sleeper = self.sleeper(account);
-        sleeper.absence.meet(account);
+        sleeper.absence.meet(account, met.runnable);
         sleeper.met = Some(met);
     }
 
@@ -222,9 +226,9 @@ impl Session {
         accounts: &Accounts,
         slot: Slot,
         account: &Account,
-        now: MonotonicNs,
+        due: MonotonicNs,
     ) -> Option<(Met, Option<ChainId>)> {
-        self.learn_states(account, now);
+        self.learn_states(account, due);
         let state = self.state_of(account);
         let id = PthreadId(account.tls_base);
         let memory = &self.attached.memory;
@@ -239,7 +243,7 @@ impl Session {
             behind: None,
             generation: Generation(account.generation),
             since: MonotonicNs(account.since),
-            runnable: account.off_state == 0 || account.woken_ns != 0,
+            runnable: could_run(account, due),
             round: self.off.round,
         };
         let mut chain = None;
@@ -311,7 +315,7 @@ impl Session {
     }
 
     /// It ran on each time it was looked at.
-    fn gave_up(&mut self, account: &Account) {
+    fn gave_up(&mut self, account: &Account, due: MonotonicNs) {
         self.off.moved += 1;
         let stack = stacks::moved_stack(&mut self.builder);
         let met = Met {
@@ -327,7 +331,7 @@ impl Session {
             behind: None,
             generation: Generation(account.generation),
             since: MonotonicNs(account.since),
-            runnable: account.off_state == 0 || account.woken_ns != 0,
+            runnable: could_run(account, due),
             round: self.off.round,
         };
         self.meet(account, met);
@@ -480,6 +484,11 @@ impl Session {
             self.builder.add(place, &sample);
         }
     }
+}
+
+/// Whether a thread off the CPU could run at that time.
+const fn could_run(account: &Account, at: MonotonicNs) -> bool {
+    account.off_state == 0 || (account.woken_ns != 0 && account.woken_ns <= at.0)
 }
 
 /// The futex word that the system call is about in which a thread went off the CPU, asleep or
