@@ -80,6 +80,9 @@ pub struct Account {
     /// The seconds that its function took, where it says so.
     #[serde(default)]
     pub wall_s: f64,
+    /// The seconds from before its birth until after its end, where it says so.
+    #[serde(default)]
+    pub life_s: f64,
     /// What it measured on its way, by name: seconds.
     #[serde(default)]
     pub spent_s: BTreeMap<String, f64>,

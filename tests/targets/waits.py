@@ -44,7 +44,9 @@ def sleep(seconds):
 
 
 def poll(seconds):
-    select.poll().poll(seconds * 1000)
+    silent_ones = select.poll()
+    silent_ones.register(silent, select.POLLIN)
+    silent_ones.poll(seconds * 1000)
 
 
 def io_pipe(_):

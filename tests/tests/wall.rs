@@ -123,7 +123,8 @@ fn the_origin_is_told(python: &Python) -> Result<()> {
     let half_sleep = watched.account("half_sleep")?;
     for account in [compress, half_sleep] {
         let name = account.name.as_str();
-        near(name, wall.seconds(account.tid, |_| true), account.wall_s)?;
+        let all = wall.seconds(account.tid, |_| true);
+        near(name, all, all.clamp(account.wall_s, account.life_s))?;
         let works = |entry: &Entry| is_on_cpu(entry) && wall.is_in(entry, name);
         near(name, wall.seconds(account.tid, works), account.cpu_s)?;
     }
