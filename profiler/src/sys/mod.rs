@@ -4,6 +4,8 @@
 
 mod clock;
 mod pidfd;
+mod task_clock;
 
 pub use clock::{OwnCost, monotonic, own_cost};
 pub use pidfd::{end_of, pidfd_open};
+pub use task_clock::{TaskClockReading, exec_start, task_clock};
