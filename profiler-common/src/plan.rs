@@ -82,14 +82,14 @@ pub struct FlagPlan {
     pub gil_wanted: u32,
     /// In the interpreter: the collector's `collecting`; [`NO_FIELD`] when it is elsewhere.
     pub gc_in_interp: u32,
-    /// Padding, zero.
-    pub _pad: u32,
+    /// In an entry of the exceptions being handled: the pointer to the one before.
+    pub exc_previous: u32,
     /// Address of `collecting` where it lies in the runtime (3.8), else 0.
     pub gc_addr: u64,
-    /// In the thread state: the pointer `exc_info` to the exception being handled; [`NO_FIELD`]
-    /// when that cannot be told.
+    /// In the thread state: the pointer to the newest of these entries; [`NO_FIELD`] when that
+    /// cannot be told.
     pub exc_info: u32,
-    /// In what it points to: the exception's value.
+    /// In an entry: the exception.
     pub exc_value: u32,
     /// Address of `None`, which stands for no exception where it is not 0.
     pub none_addr: u64,

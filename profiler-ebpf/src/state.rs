@@ -80,6 +80,37 @@ fn is_of(plan: &Plan, addr: u64, tls_base: u64, block: &mut Block) -> bool {
         && block.u64(plan.state.thread_id) == tls_base
 }
 
+/// Whether the thread handles an exception: the newest entry that has one says so. Entries are as
+/// many as generators run inside each other; beyond a few, it is not known.
+#[inline(always)]
+fn exception(plan: &Plan, block: &Block) -> u32 {
+    const ENTRIES: usize = 4;
+    if plan.flag.exc_info == NO_FIELD {
+        return 0;
+    }
+    let mut entry = block.u64(plan.flag.exc_info);
+    let mut looked = 0;
+    while looked < ENTRIES {
+        if entry == 0 {
+            return FLAG_EXCEPTION_KNOWN;
+        }
+        let value = entry.wrapping_add(u64::from(plan.flag.exc_value));
+        let Some(value) = CurrentMemory.word(value) else {
+            return 0;
+        };
+        if value != 0 && value != plan.flag.none_addr {
+            return FLAG_EXCEPTION_KNOWN | FLAG_EXCEPTION_HANDLED;
+        }
+        let previous = entry.wrapping_add(u64::from(plan.flag.exc_previous));
+        let Some(previous) = CurrentMemory.word(previous) else {
+            return 0;
+        };
+        entry = previous;
+        looked += 1;
+    }
+    0
+}
+
 /// What the state, still in `block`, and the runtime say of the GIL and the collector.
 #[inline(always)]
 pub fn flags(plan: &Plan, addr: u64, block: &Block) -> u32 {
@@ -101,18 +132,7 @@ pub fn flags(plan: &Plan, addr: u64, block: &Block) -> u32 {
         }
         _ => {}
     }
-    if plan.flag.exc_info != NO_FIELD
-        && let Some(value) = CurrentMemory.word(
-            block
-                .u64(plan.flag.exc_info)
-                .wrapping_add(u64::from(plan.flag.exc_value)),
-        )
-    {
-        flags |= FLAG_EXCEPTION_KNOWN;
-        if value != 0 && value != plan.flag.none_addr {
-            flags |= FLAG_EXCEPTION_HANDLED;
-        }
-    }
+    flags |= exception(plan, block);
     if plan.flag.gil_wanted != NO_FIELD && block.u32(plan.flag.gil_wanted) != 0 {
         flags |= FLAG_GIL_WANTED;
     }

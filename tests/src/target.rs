@@ -30,6 +30,7 @@ const SCRIPTS: &[(&str, &str)] = &[
         "deny_vm_readv.py",
         include_str!("../targets/deny_vm_readv.py"),
     ),
+    ("exceptions.py", include_str!("../targets/exceptions.py")),
     ("gap_meter.c", include_str!("../targets/gap_meter.c")),
     ("gap_meter.py", include_str!("../targets/gap_meter.py")),
     ("gil_waiters.py", include_str!("../targets/gil_waiters.py")),

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 
 use super::args::{FormatArg, GranularityArg, ModeArg, RunArgs, StateFramesArg, WalkArg};
 use crate::{
-    export::{Format, Granularity, Options, StateFrames},
+    export::{Format, Granularity, Options, StateFrames, Unit},
     pipeline::{RunSettings, Walk},
     sample::Mode,
     words::Pid,
@@ -126,6 +126,11 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
         granularity: match args.granularity {
             GranularityArg::Function => Granularity::Function,
             GranularityArg::Line => Granularity::Line,
+        },
+        // Ticks are all worth the same; times off the CPU are not.
+        unit: match run.mode {
+            Mode::Cpu => Unit::Samples,
+            Mode::Wall | Mode::Gil | Mode::OffCpu => Unit::Nanoseconds,
         },
         threads: args.threads,
         state_frames: args.state_frames.map(|place| match place {

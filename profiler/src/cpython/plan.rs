@@ -60,7 +60,7 @@ pub const fn plan_without_python(wishes: Wishes) -> Plan {
             gil_mask: 0,
             gil_wanted: NO_FIELD,
             gc_in_interp: NO_FIELD,
-            _pad: 0,
+            exc_previous: 0,
             gc_addr: 0,
             exc_info: NO_FIELD,
             exc_value: 0,
@@ -73,7 +73,7 @@ pub const fn plan_without_python(wishes: Wishes) -> Plan {
 #[must_use]
 pub fn plan(runtime: &Runtime, memory: &dyn Memory, wishes: Wishes) -> Option<Plan> {
     let walk = walk_plan(runtime, wishes.max_frames)?;
-    let flag = flag_plan(runtime);
+    let flag = flag_plan(runtime, memory);
     let state = state_plan(runtime, memory, &walk, &flag)?;
     Some(Plan {
         since_ns: wishes.since.0,
@@ -122,7 +122,7 @@ fn walk_plan(runtime: &Runtime, max_frames: u32) -> Option<WalkPlan> {
     })
 }
 
-fn flag_plan(runtime: &Runtime) -> FlagPlan {
+fn flag_plan(runtime: &Runtime, memory: &dyn Memory) -> FlagPlan {
     let layout = runtime.layout();
     let fields = &layout.tstate;
     let status_mask = fields.status_holds_gil_mask.or(fields.status_active_mask);
@@ -137,17 +137,20 @@ fn flag_plan(runtime: &Runtime) -> FlagPlan {
     };
     let in_runtime = layout.runtime.gc_collecting;
     let gc_addr = in_runtime.map(|offset| runtime.found().runtime.plus(offset.into()).0);
+    // Beyond a block the kernel does not read a thread state.
+    let handling = runtime.handling_plan(memory);
+    let handling = handling.filter(|plan| reach(&[plan.newest]).is_some());
     FlagPlan {
         gil,
         gil_word,
         gil_mask,
         gil_wanted: fields.gil_requested.unwrap_or(NO_FIELD),
         gc_in_interp: layout.interp.gc_collecting.unwrap_or(NO_FIELD),
-        _pad: 0,
+        exc_previous: handling.map_or(0, |plan| plan.previous),
         gc_addr: gc_addr.unwrap_or(0),
-        exc_info: NO_FIELD,
-        exc_value: 0,
-        none_addr: 0,
+        exc_info: handling.map_or(NO_FIELD, |plan| plan.newest),
+        exc_value: handling.map_or(0, |plan| plan.value),
+        none_addr: handling.map_or(0, |plan| plan.none.0),
     }
 }
 
@@ -170,6 +173,7 @@ fn state_plan(
             fields.interp,
             flag.gil_word,
             flag.gil_wanted,
+            flag.exc_info,
         ])?,
         thread_id: fields.thread_id,
         interp: fields.interp,

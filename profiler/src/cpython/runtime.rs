@@ -4,6 +4,8 @@
 //! again when it makes no sense. Not here: which thread of the kernel a state belongs to (see
 //! [`crate::threads`]), who holds the GIL (`gil`), and frames (see [`crate::pystack`]).
 
+use std::sync::OnceLock;
+
 use rustc_hash::FxHashSet;
 
 use super::error::CpythonError;
@@ -44,6 +46,8 @@ pub struct ThreadState {
 pub struct Runtime {
     found: Found,
     layout: Layout,
+    /// Where None is, one object for all interpreters, once it was met.
+    pub(super) none: OnceLock<RemoteAddr>,
 }
 
 impl Runtime {
@@ -74,7 +78,11 @@ impl Runtime {
             memory.read(found.runtime, &mut table)?;
             debug_offsets::overlay(&mut layout, version, &table)?;
         }
-        let mut runtime = Self { found, layout };
+        let mut runtime = Self {
+            found,
+            layout,
+            none: OnceLock::new(),
+        };
         runtime.check(memory)?;
         Ok(runtime)
     }

@@ -272,6 +272,8 @@ pub(super) struct Status {
     pub(super) uid: u32,
     /// `NSpid`: the id in each pid namespace, innermost last. Empty before Linux 4.1.
     pub(super) inner: Vec<InnerTid>,
+    /// How often it was taken off a CPU, by its own will and against it.
+    pub(super) switches: Option<u64>,
 }
 
 impl Status {
@@ -286,12 +288,15 @@ impl Status {
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
-        let field = |name: &str| {
+        let line = |name: &str| {
             bytes
                 .split(|&byte| byte == b'\n')
                 .find_map(|line| line.strip_prefix(name.as_bytes()))
-                .map(tasks::numbers::<u32>)
         };
+        let field = |name: &str| line(name).map(tasks::numbers::<u32>);
+        let count = |name: &str| tasks::numbers::<u64>(line(name)?).first().copied();
+        let by_will = count("voluntary_ctxt_switches:");
+        let against_it = count("nonvoluntary_ctxt_switches:");
         Some(Self {
             leader: Pid(*field("Tgid:")?.first()?),
             uid: *field("Uid:")?.first()?,
@@ -300,6 +305,9 @@ impl Status {
                 .into_iter()
                 .map(InnerTid)
                 .collect(),
+            switches: by_will
+                .zip(against_it)
+                .and_then(|(by_will, against_it)| by_will.checked_add(against_it)),
         })
     }
 }
@@ -310,13 +318,15 @@ mod tests {
 
     #[test]
     fn a_status_with_a_name_that_is_no_text_is_still_read() {
-        let text = b"Name:\tx\xff\\n:\nTgid:\t12\nUid:\t1000\t0\t0\t0\nNSpid:\t77\t5\n";
+        let text = b"Name:\tx\xff\\n:\nTgid:\t12\nUid:\t1000\t0\t0\t0\nNSpid:\t77\t5\n\
+            voluntary_ctxt_switches:\t40\nnonvoluntary_ctxt_switches:\t2\n";
         assert_eq!(
             Status::parse(text),
             Some(Status {
                 leader: Pid(12),
                 uid: 1000,
                 inner: vec![InnerTid(77), InnerTid(5)],
+                switches: Some(42),
             })
         );
         assert_eq!(Status::parse(b"Name:\tx\n"), None);

@@ -8,7 +8,7 @@
 use std::fmt;
 
 use super::super::version::Version;
-use super::Layout;
+use super::{Layout, ThreadStateFields};
 
 /// What the table begins with.
 pub const COOKIE: &[u8; 8] = b"xdebugpy";
@@ -371,7 +371,7 @@ pub fn overlay(layout: &mut Layout, version: Version, bytes: &[u8]) -> Result<()
     let collecting = table.get("interpreter", "gc")? + table.get("gc", "collecting")?;
     layout.interp.gc_collecting = Some(collecting);
 
-    let status_before = layout.tstate.status;
+    let before = layout.tstate;
     layout.tstate.next = table.get("thread", "next")?;
     layout.tstate.interp = table.get("thread", "interp")?;
     layout.tstate.first_frame = table.get("thread", "current_frame")?;
@@ -382,9 +382,19 @@ pub fn overlay(layout: &mut Layout, version: Version, bytes: &[u8]) -> Result<()
     if version.is_at_least(15) {
         layout.tstate.holds_gil = Some(table.get("thread", "holds_gil")?);
         layout.tstate.gil_requested = Some(table.get("thread", "gil_requested")?);
-    } else if let (Some(holds_gil), Some(before)) = (layout.tstate.holds_gil, status_before) {
+    } else if let (Some(holds_gil), Some(before)) = (layout.tstate.holds_gil, before.status) {
         // 3.14 has the int but no entry for it: it keeps its distance from the status word.
         layout.tstate.holds_gil = Some(status + holds_gil.saturating_sub(before));
+    }
+    // Of the stack of exceptions it has the oldest entry, from 3.15 on. The pointer to the newest
+    // lies among these two, and is believed to be where it was measured if they are.
+    let around = |fields: &ThreadStateFields| (fields.first_frame, fields.thread_id);
+    if around(&before) != around(&layout.tstate) {
+        layout.tstate.exc_info = None;
+    }
+    if version.is_at_least(15) {
+        layout.tstate.exc_state = Some(table.get("thread", "exc_state")?);
+        layout.exc_item.value = table.get("err_stackitem", "exc_value")?;
     }
 
     layout.frame.code = table.get("frame", "executable")?;

@@ -45,7 +45,7 @@ fn the_plan_of_3_12() {
         gil_mask: 0x10,
         gil_wanted: NO_FIELD,
         gc_in_interp: 312,
-        _pad: 0,
+        exc_previous: 0,
         gc_addr: 0,
         exc_info: NO_FIELD,
         exc_value: 0,

@@ -254,11 +254,12 @@ impl Session {
             ..
         }) = &self.python
         {
-            let facts = state.and_then(|state| runtime.thread_state_at(memory, state).ok());
+            let facts = state.and_then(|state| runtime.state_now(memory, state).ok());
             if let (Some(facts), Some(state)) =
                 (facts.filter(|facts| facts.pthread_id == id), state)
             {
                 met.gil = facts.gil;
+                met.handling = facts.handling;
                 if facts.gil == Gil::Holds
                     && runtime.collecting(memory, facts.interpreter) == Ok(true)
                 {
