@@ -78,6 +78,8 @@ pub struct Account {
     pub cpu_s: f64,
     /// Its CPU seconds, by `utime + stime` of `/proc`.
     pub stat_s: f64,
+    /// The seconds for which it waited for a CPU, by `schedstat` of `/proc`.
+    pub runnable_s: f64,
     /// The seconds that its function took, where it says so.
     #[serde(default)]
     pub wall_s: f64,

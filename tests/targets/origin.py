@@ -37,8 +37,8 @@ if __name__ == "__main__":
         worker.join()
     joined = time.perf_counter() - begin
     main = account("main")
-    main["spent_s"] = {"lock": joined}
-    main["cpu_s"] -= before["cpu_s"]
-    main["stat_s"] -= before["stat_s"]
+    for key in ["cpu_s", "stat_s", "runnable_s"]:
+        main[key] -= before[key]
+    main["spent_s"] = {"lock": joined - main["cpu_s"] - main["runnable_s"]}
     say("done", threads=[main] + [worker.account for worker in workers])
     command()

@@ -22,6 +22,12 @@ def command():
     return line.strip() if line else None
 
 
+def kept_waiting():
+    """For how long this thread could have run and had no CPU, by the kernel."""
+    with open("/proc/thread-self/schedstat") as stat:
+        return int(stat.read().split()[1]) / 1e9
+
+
 def account(name):
     """This thread's CPU time, by its own clock and by the kernel's ticks."""
     tid = threading.get_native_id()
@@ -34,6 +40,7 @@ def account(name):
         "ident": threading.get_ident(),
         "cpu_s": time.thread_time(),
         "stat_s": ticks / os.sysconf("SC_CLK_TCK"),
+        "runnable_s": kept_waiting(),
     }
 
 
@@ -64,8 +71,10 @@ class Worker(threading.Thread):
         self.account["spent_s"] = self.spent
 
     def spend(self, on, function, *args):
-        """Calls the function and keeps, under a name, for how long it was not at work."""
-        wall, cpu = time.perf_counter(), time.thread_time()
+        """Calls the function and keeps, under a name, for how long it was blocked."""
+        kept, ran, wall = kept_waiting(), time.thread_time(), time.perf_counter()
         function(*args)
-        off = time.perf_counter() - wall - (time.thread_time() - cpu)
-        self.spent[on] = self.spent.get(on, 0.0) + off
+        wall = time.perf_counter() - wall
+        ran = time.thread_time() - ran
+        kept = kept_waiting() - kept
+        self.spent[on] = self.spent.get(on, 0.0) + wall - ran - kept

@@ -197,8 +197,7 @@ fn half_of_a_time_is_half_of_it_at_any_rate() -> Result<()> {
             mode == "offcpu" || (works - truth).abs() <= slack,
             "{works:.4} of the time at work by mode {mode} at {rate} Hz, {truth:.4} by its clock"
         );
-        // It is asleep, or has been woken and waits for a CPU.
-        let sleeps = |entry: &Entry| entry.is_blocked_in("sleep") || entry.state == "runnable";
+        let sleeps = |entry: &Entry| entry.is_blocked_in("sleep");
         let sleeps = profile.seconds(account.tid, sleeps) / account.wall_s;
         ensure!(
             mode == "cpu" || (sleeps - asleep).abs() <= slack,
