@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// How often a thread that moved is looked at again, each time after all others.
-const PASSES: usize = 4;
+const PASSES: usize = 10;
 /// The list of thread states is read again no sooner than this.
 const STATES_PAUSE: DurationNs = DurationNs(50_000_000);
 
