@@ -147,7 +147,7 @@ fn registers(ctx: &PerfEventContext, task: Task, record: &mut SampleRecord) {
     record.user_ip = user.get(offsets.regs_ip);
     record.user_sp = user.get(offsets.regs_sp);
     record.syscall = user.get(offsets.regs_orig_ax) as i32;
-    record.syscall_arg = user.get(offsets.regs_di);
+    record.syscall_args = [user.get(offsets.regs_di), user.get(offsets.regs_si)];
 }
 
 /// Thread state, GIL, collector, frames.
