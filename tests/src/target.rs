@@ -47,6 +47,7 @@ const SCRIPTS: &[(&str, &str)] = &[
         "two_spinners.py",
         include_str!("../targets/two_spinners.py"),
     ),
+    ("waits.py", include_str!("../targets/waits.py")),
 ];
 
 /// What a thread of a target says of itself when its work is done.
