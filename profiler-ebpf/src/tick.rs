@@ -5,7 +5,7 @@ use profiler_common::{
     loss::{Counters, NO_SCRATCH, RING_FULL},
     plan::{PLAN_NO_PYTHON, PLAN_NO_WALK, Plan},
     record::{FLAG_IN_KERNEL, KIND_SAMPLE, RecordHead, SampleRecord},
-    walk::{Block, END_NO_THREAD_STATE, END_NOT_TRIED, MAX_FRAMES, RawFrame, Walked},
+    walk::{END_NO_THREAD_STATE, END_NOT_TRIED, MAX_FRAMES, RawFrame, Walked},
 };
 
 use crate::{
@@ -103,8 +103,7 @@ fn sample<const LOOPS: bool>(
         on_cpu_ns,
         ..SampleRecord::default()
     };
-    // SAFETY: the CPU's own scratch memory, alive as long as the program; the borrow ends here.
-    registers(ctx, task, unsafe { &mut (*scratch).block }, &mut record);
+    registers(ctx, task, &mut record);
     let walked = python::<LOOPS>(plan, scratch, &mut record);
     record.walk_end = walked.end;
     record.depth = walked.depth;
@@ -131,7 +130,7 @@ fn sample<const LOOPS: bool>(
 /// The user registers: those of the interrupt when it came in user mode, else those with which
 /// the thread entered the kernel.
 #[inline(always)]
-fn registers(ctx: &PerfEventContext, task: Task, block: &mut Block, record: &mut SampleRecord) {
+fn registers(ctx: &PerfEventContext, task: Task, record: &mut SampleRecord) {
     // SAFETY: the context of a perf event program begins with the interrupted registers.
     let regs = unsafe { &(*ctx.ctx).regs };
     const USER_MODE: u64 = 3;
@@ -143,13 +142,12 @@ fn registers(ctx: &PerfEventContext, task: Task, block: &mut Block, record: &mut
     }
     record.flags |= FLAG_IN_KERNEL;
     record.syscall = -1;
-    if task.user_registers(block) {
-        let offsets = OFFSETS.load();
-        record.user_ip = block.u64(offsets.regs_ip);
-        record.user_sp = block.u64(offsets.regs_sp);
-        record.syscall = block.u64(offsets.regs_orig_ax) as i32;
-        record.syscall_arg = block.u64(offsets.regs_di);
-    }
+    let user = task.user_registers();
+    let offsets = OFFSETS.load();
+    record.user_ip = user.get(offsets.regs_ip);
+    record.user_sp = user.get(offsets.regs_sp);
+    record.syscall = user.get(offsets.regs_orig_ax) as i32;
+    record.syscall_args = [user.get(offsets.regs_di), user.get(offsets.regs_si)];
 }
 
 /// Thread state, GIL, collector, frames.

@@ -58,6 +58,7 @@ const SCRIPTS: &[(&str, &str)] = &[
         "pipe_ping_pong.py",
         include_str!("../targets/pipe_ping_pong.py"),
     ),
+    ("reasons.py", include_str!("../targets/reasons.py")),
     ("waits.py", include_str!("../targets/waits.py")),
     (
         "work_and_sleep.py",

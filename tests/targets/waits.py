@@ -1,125 +1,183 @@
-"""Threads that wait, each for reasons of its own, and say for how long by their own clocks.
+"""Threads that wait, each for something of its own.
 
-usage: waits.py SECONDS
-
-A function is named for what its thread waits for while in it. One thread never lets the GIL go
-unless it is asked to, and one asks for it all the time.
+The ready line has them as [native id, name, what it waits for, when it began on CLOCK_MONOTONIC].
+The second word that it is told makes one thread more: at `keep` it takes the GIL and never gives
+it back, so that a thread `loser` waits for it from then on, and nothing is said any more; at
+`collect` it collects garbage without end.
 """
+import fcntl
+import gc
 import os
 import select
 import signal
 import socket
-import struct
+import subprocess
 import sys
+import tempfile
 import threading
 import time
-import zlib
 
-from truth import Worker, command, ready, say
+from truth import command, ready, say
 
-BYTES = bytes(500000)
-silent, peer = socket.socketpair()
-pipe = os.pipe()
-held = threading.Lock()
-held.acquire()
-waiting = 0
+FOREVER = 1e6
+who = []
+kept = []
 
 
-def io_socket(seconds):
-    micros = int(seconds * 1e6)
-    option = struct.pack("ll", micros // 1000000, micros % 1000000)
-    silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, option)
-    try:
-        silent.recv(1)
-    except BlockingIOError:
-        pass
+def keep(*things):
+    """What must stay open as long as the target lives."""
+    kept.append(things)
+    return things
 
 
-def lock(seconds):
-    held.acquire(True, seconds)
+def recv():
+    keep(*socket.socketpair())[0].recv(1)
 
 
-def sleep(seconds):
-    time.sleep(seconds)
+def accept():
+    server = socket.socket()
+    server.bind(("127.0.0.1", 0))
+    server.listen()
+    server.accept()
 
 
-def poll(seconds):
-    silent_ones = select.poll()
-    silent_ones.register(silent, select.POLLIN)
-    silent_ones.poll(seconds * 1000)
+def send():
+    keep(*socket.socketpair())[0].sendall(bytes(64 << 20))
 
 
-def io_pipe(_):
-    os.read(pipe[0], 1)
+def read_socket():
+    os.read(keep(*socket.socketpair())[0].fileno(), 1)
 
 
-def child(_):
-    os.waitpid(born, 0)
+def read_pipe():
+    os.read(keep(*os.pipe())[0], 1)
 
 
-def io_file(_):
-    os.read(terminal[0], 1)
+def write_pipe():
+    os.write(keep(*os.pipe())[1], bytes(64 << 20))
 
 
-def rt_sigtimedwait(seconds):
-    signal.sigtimedwait([signal.SIGUSR1], seconds)
+def fifo(name):
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+    os.mkfifo(path)
+    return path
 
 
-def gil(seconds):
-    """Lets it go for a moment's work, in which the other takes it."""
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        zlib.crc32(BYTES)
+def open_named():
+    os.open(fifo("opened"), os.O_RDONLY)
 
 
-def waits(*steps):
-    thread = threading.current_thread()
-    for reason, seconds in steps:
-        thread.spend(reason.__name__, reason, seconds)
+def read_named():
+    # From outside it is a path, as any file is.
+    os.read(os.open(fifo("read"), os.O_RDWR), 1)
 
 
-def spins():
-    while waiting:
-        pass
+def lock_file():
+    with tempfile.NamedTemporaryFile() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with open(file.name) as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+
+
+def acquire():
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+
+def acquire_in_time():
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire(timeout=FOREVER)
+
+
+def event():
+    threading.Event().wait()
+
+
+def sleep():
+    time.sleep(FOREVER)
+
+
+def select_nothing():
+    select.select([], [], [], FOREVER)
+
+
+def select_pipe():
+    select.select([keep(*os.pipe())[0]], [], [])
+
+
+def poll_pipe():
+    poll = select.poll()
+    poll.register(keep(*os.pipe())[0], select.POLLIN)
+    poll.poll()
+
+
+def epoll():
+    keep(select.epoll())[0].poll()
+
+
+def child():
+    # It ends with its input, and so with this process.
+    subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+    ).wait()
+
+
+def pause():
+    signal.pause()
+
+
+def loser():
+    while True:
+        time.sleep(0.01)
+
+
+def keeper():
+    sum(range(10 ** 15))
+
+
+def collector():
+    keep([[] for _ in range(300000)])
+    while True:
+        gc.collect()
+
+
+WAITS = [
+    (recv, "io_socket"), (accept, "io_socket"), (send, "io_socket"), (read_socket, "io_socket"),
+    (read_pipe, "io_pipe"), (write_pipe, "io_pipe"),
+    (open_named, "io_file"), (read_named, "io_file"), (lock_file, "io_file"),
+    (acquire, "lock"), (acquire_in_time, "lock"), (event, "lock"),
+    (sleep, "sleep"), (select_nothing, "sleep"),
+    (select_pipe, "poll"), (poll_pipe, "poll"), (epoll, "poll"),
+    (child, "child"), (pause, "pause"),
+]
+
+
+def waits(body, reason):
+    now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    who.append([threading.get_native_id(), body.__name__, reason, now])
+    body()
+
+
+def begin(target, name, *arguments):
+    threading.Thread(target=target, name=name, args=arguments, daemon=True).start()
 
 
 if __name__ == "__main__":
-    seconds = float(sys.argv[1])
-    until = os.pipe()
-    born = os.fork()
-    if born == 0:
-        os.close(until[1])
-        os.read(until[0], 1)
-        os._exit(0)
-    some, rest = 0.6 * seconds, 0.4 * seconds
-    plan = [
-        [(io_socket, some), (poll, rest)],
-        [(lock, rest), (sleep, some)],
-        [(gil, seconds)],
-        [(io_pipe, 0), (rt_sigtimedwait, rest)],
-        [(child, 0), (lock, rest)],
-    ]
-    try:
-        terminal = os.openpty()
-    except OSError:
-        terminal = None  # in a root without its own /dev/pts
-    else:
-        plan.append([(io_file, 0), (sleep, rest)])
-    workers = [Worker(waits, *steps) for steps in plan]
-    spinner = Worker(spins)
-    ready(spinner=len(workers))
+    for body, reason in WAITS:
+        begin(waits, body.__name__, body, reason)
+    while len(who) < len(WAITS):
+        time.sleep(0.001)
+    ready(threads=who)
     command()
-    waiting = 1
-    for worker in workers + [spinner]:
-        worker.start()
-    time.sleep(some)
-    os.write(pipe[1], b".")
-    os.close(until[1])
-    if terminal:
-        os.write(terminal[1], b"\n")
-    for worker in workers:
-        worker.join()
-    waiting = 0
-    spinner.join()
-    say("done", threads=[worker.account for worker in workers + [spinner]])
+    say("running")
+    word = command()
+    if word == "keep":
+        begin(loser, "loser")
+        begin(keeper, "keeper")
+    if word == "collect":
+        begin(collector, "collector")
+    say("done", threads=[])
     command()
+    os._exit(0)

@@ -53,6 +53,7 @@ fn all_of(python: &Python) -> Result<()> {
     check(python, "generators.py", &[]).context("generators")?;
     check(python, "gil_waiters.py", &[]).context("gil_waiters")?;
     check(python, "exceptions.py", &[]).context("exceptions")?;
+    check(python, "reasons.py", &[]).context("reasons")?;
     check(python, "busy_threads.py", &["3"]).context("busy_threads")?;
     check(python, "c_call.py", &[]).context("c_call")?;
     check(python, "lock_ping_pong.py", &["20"]).context("lock_ping_pong")?;
@@ -66,7 +67,7 @@ fn all_of(python: &Python) -> Result<()> {
         "rt_sigtimedwait",
         "child",
     ];
-    check_once(python, "waits.py", &["0.2"], &waits).context("waits")?;
+    check_once(python, "reasons.py", &["0.2"], &waits).context("reasons")?;
     check_once(python, "work_and_sleep.py", &["0.1"], &["sleep"]).context("work_and_sleep")?;
     let collects = ["gc", "gc_cpu", "gc_count"];
     check_once(python, "collects.py", &["0.3", "automatic"], &collects).context("collects")?;

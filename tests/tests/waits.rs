@@ -1,202 +1,216 @@
-//! Threads that wait, each for reasons of its own: every reason's time against the thread's own
-//! clock, in each mode that has it.
+//! What `dump` says that threads wait for, on every interpreter. The truth is what each thread of
+//! the target does.
 
+use std::time::{Duration, Instant};
+
+use ::profiler::sys::monotonic;
 use anyhow::{Context, Result, ensure};
-use tests::profile::{Entry, Profile};
+use nix::sys::signal::{Signal, kill};
+use serde::Deserialize;
+use serde_json::Value;
+use tests::profiler;
 use tests::pythons::{self, Python};
 use tests::rung::{self, Rung};
-use tests::target::Account;
-use tests::watched::{Watched, watch};
+use tests::stolen::stolen_s;
+use tests::target::Target;
 
-/// How long the threads wait, all in all.
-const SECONDS: &str = "3";
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How far a time may be beside the truth: on a busy machine the clock's readings are as slow.
+const SLACK_NS: u64 = 30_000_000;
 
-/// How far a reason's share of a thread's time may be from the truth.
-const TWO_PERCENT: f64 = 0.02;
+/// A thread of the target by its own account: its id, its name, what it waits for, and when it
+/// began, on `CLOCK_MONOTONIC`.
+#[derive(Deserialize)]
+struct Waits(u32, String, String, u64);
 
-/// The one that never lets the GIL go unless it is asked to.
-const SPINNER: &str = "spins";
-
-/// One thread of one profile, and what it says of itself.
-struct Case<'a> {
-    mode: &'static str,
-    profile: &'a Profile,
-    account: &'a Account,
-    spinner: i64,
-    slack: f64,
+/// One dump, between two readings of the clock.
+struct Dump {
+    before_ns: u64,
+    after_ns: u64,
+    value: Value,
 }
 
-fn is_blocked(entry: &Entry) -> bool {
-    entry.state == "blocked"
-}
-
-/// A look that caught it on its way: that it is off the CPU is all that is known.
-fn is_unknown(entry: &Entry) -> bool {
-    is_blocked(entry) && entry.gil == "unknown"
-}
-
-impl Case<'_> {
-    fn seconds(&self, counts: impl Fn(&Entry) -> bool) -> f64 {
-        self.profile.seconds(self.account.tid, counts)
+impl Dump {
+    fn of(target: &Target) -> Result<Self> {
+        let before_ns = monotonic().0;
+        let pid = target.pid().to_string();
+        let finished = profiler::run(&["dump", "--json", "--pid", &pid])?.success()?;
+        Ok(Self {
+            before_ns,
+            after_ns: monotonic().0,
+            value: serde_json::from_str(&finished.stdout)?,
+        })
     }
 
-    /// A wait that is not for the GIL. At its end the thread takes the GIL back: that, too, is in
-    /// its clock.
-    fn waits(&self, reason: &str, truth: f64) -> Result<()> {
-        let inside = |entry: &Entry| self.profile.is_in(entry, reason);
-        let named = self.seconds(|entry| inside(entry) && entry.is_blocked_in(reason));
-        let after = self.seconds(|entry| inside(entry) && entry.is_blocked_in("gil"));
-        let told = format!(
-            "`{reason}` took {truth:.3} s, and is {named:.3} s and {after:.3} s for the GIL: {:?}",
-            self.account
-        );
-        ensure!(named <= truth + self.slack, "{told}");
-        ensure!(named + after >= truth - self.slack, "{told}");
-        let elsewhere = self.seconds(|entry| !inside(entry) && entry.is_blocked_in(reason));
-        ensure!(
-            elsewhere <= self.slack,
-            "{elsewhere:.3} s are blocked in `{reason}` elsewhere: {told}"
-        );
-        Ok(())
-    }
-
-    /// The loser asks for the GIL whenever it is blocked.
-    fn loses(&self, truth: f64) -> Result<()> {
-        let waits = |entry: &Entry| {
-            entry.is_blocked_in("gil") && entry.gil == "waits" && self.profile.is_in(entry, "gil")
-        };
-        let behind = |entry: &Entry| self.profile.behind(entry);
-        let all = self.seconds(waits);
-        let unknown = self.seconds(is_unknown);
-        let told = format!(
-            "it waited {truth:.3} s for the GIL, and waits {all:.3} s, unknown {unknown:.3} s: {:?}",
-            self.account
-        );
-        ensure!(all <= truth + self.slack, "{told}");
-        ensure!(all + unknown >= truth - self.slack, "{told}");
-        ensure!(unknown <= 2.0 * self.slack, "{told}");
-        let runs = self.seconds(|entry| entry.gil == "waits" && entry.state == "on_cpu");
-        ensure!(runs <= self.slack, "{runs:.3} s of them running: {told}");
-        let known = self.seconds(|entry| waits(entry) && behind(entry).is_some());
-        let right = self.seconds(|entry| waits(entry) && behind(entry) == Some(self.spinner));
-        ensure!(
-            known >= 0.8 * all && right >= 0.95 * known,
-            "{known:.3} s behind somebody, {right:.3} s behind the spinner: {told}"
-        );
-        Ok(())
-    }
-
-    /// It holds the GIL all of the time it runs.
-    fn spins(&self) -> Result<()> {
-        let holds = self.seconds(|entry| entry.gil == "holds" && entry.state == "on_cpu");
-        let truth = self.account.cpu_s;
-        ensure!(
-            (holds - truth).abs() <= self.slack,
-            "it holds the GIL for {holds:.3} s on a CPU: {:?}",
-            self.account
-        );
-        Ok(())
-    }
-
-    /// What there is in a profile of this mode, and how much.
-    fn belongs(&self) -> Result<()> {
-        let all = self.seconds(|_| true);
-        let told = format!("all its samples are {all:.3} s: {:?}", self.account);
-        let on_cpu = match self.mode {
-            "wall" => 0.0,
-            "offcpu" => self.account.cpu_s,
-            _ => {
-                let neither = self.seconds(|entry| !matches!(&*entry.gil, "holds" | "waits"));
-                ensure!(neither == 0.0, "{neither:.3} s without the GIL: {told}");
-                return Ok(());
+    /// Once the threads are where they are to stay.
+    fn once(target: &Target, settled: impl Fn(&Self) -> bool) -> Result<Self> {
+        let started = Instant::now();
+        loop {
+            let dump = Self::of(target)?;
+            if settled(&dump) {
+                return Ok(dump);
             }
-        };
-        ensure!(all + on_cpu >= self.account.wall_s - self.slack, "{told}");
-        ensure!(all + on_cpu <= self.account.life_s + self.slack, "{told}");
-        let runs = self.seconds(|entry| entry.state == "on_cpu");
-        let expected = if self.mode == "wall" {
-            self.account.cpu_s
-        } else {
-            0.0
-        };
-        ensure!(
-            (runs - expected).abs() <= self.slack,
-            "{runs:.3} s on a CPU: {told}"
-        );
-        let kept = self.seconds(|entry| entry.state == "runnable");
-        let told = format!("{kept:.3} s kept waiting for a CPU: {told}");
-        let least = self.account.runnable_s;
-        let after = self.account.life_s - self.account.wall_s;
-        ensure!(kept >= least - self.slack, "{told}");
-        ensure!(kept <= least + after + self.slack, "{told}");
-        Ok(())
+            ensure!(started.elapsed() < PATIENCE, "never: {:#}", dump.value);
+        }
     }
 
-    fn check(&self) -> Result<()> {
-        self.belongs()?;
-        for (reason, truth) in &self.account.spent_s {
-            match reason.as_str() {
-                "gil" => self.loses(*truth)?,
-                _ if self.mode == "gil" => {}
-                other => self.waits(other, *truth)?,
-            }
-        }
-        if self.account.name == SPINNER && self.mode != "offcpu" {
-            self.spins()?;
-        }
-        Ok(())
+    fn threads(&self) -> impl Iterator<Item = &Value> {
+        self.value["threads"].as_array().into_iter().flatten()
+    }
+
+    fn thread(&self, name: &str) -> Result<&Value> {
+        let mut named = self.threads().filter(|thread| thread["name"] == name);
+        named.next().with_context(|| format!("no `{name}`"))
+    }
+
+    fn is(&self, name: &str, key: &str, value: &str) -> bool {
+        self.thread(name).is_ok_and(|thread| thread[key] == value)
     }
 }
 
-fn every_wait_is_told(python: &Python) -> Result<()> {
-    const MODES: [&str; 3] = ["wall", "offcpu", "gil"];
-    let arguments = MODES.map(|mode| ["--mode", mode, "-r", "199"]);
-    let arguments: Vec<&[&str]> = arguments.iter().map(<[&str; 4]>::as_slice).collect();
-    let watched: Watched = watch(python, "waits.py", &[SECONDS], &arguments)?;
-    let spinner = watched.account(SPINNER)?.tid;
-    for (mode, profile) in MODES.into_iter().zip(&watched.profiles) {
-        for account in &watched.accounts {
-            let case = Case {
-                mode,
-                profile,
-                account,
-                spinner,
-                slack: TWO_PERCENT * account.wall_s + watched.stolen_s,
-            };
-            case.check().with_context(|| format!("in mode {mode}"))?;
-        }
+/// Each thread is blocked in what it says, and for as long as it can have been.
+fn check_reasons(target: &Target) -> Result<()> {
+    let said: Vec<Waits> = serde_json::from_value(target.ready()["threads"].clone())?;
+    let blocked = |dump: &Dump| {
+        let mut names = said.iter();
+        names.all(|Waits(_, name, ..)| dump.is(name, "state", "blocked"))
+    };
+    let stolen = stolen_s();
+    let settled = Dump::once(target, blocked)?;
+    let later = |dump: &Dump| dump.before_ns > settled.after_ns + 300_000_000;
+    let dump = Dump::once(target, later)?;
+    let stolen_ns = ((stolen_s() - stolen) * 1e9) as u64;
+    for Waits(tid, name, reason, since) in &said {
+        let thread = dump.thread(name)?;
+        ensure!(thread["tid"] == *tid, "{thread:#}");
+        ensure!(thread["reason"] == **reason, "not {reason}: {thread:#}");
+        ensure!(thread["state"] == "blocked", "{thread:#}");
+        ensure!(thread["gil"] == "neither", "{thread:#}");
+        ensure!(thread["gil_behind"] == Value::Null, "{thread:#}");
+        ensure!(thread["gc"] == "idle", "{thread:#}");
+        ensure!(thread["handling"] == "nothing", "{thread:#}");
+        ensure!(thread["frames_from"] == "user", "{thread:#}");
+        let Some(blocked) = thread["blocked_ns"].as_u64() else {
+            // Moved to another CPU while it slept, or this kernel has no such file.
+            let sched = std::fs::read_to_string(format!("/proc/{}/task/{tid}/sched", target.pid()));
+            let line = sched.iter().flat_map(|text| text.lines());
+            let mut dated = line.filter(|line| line.starts_with("se.exec_start"));
+            let unknown = dated.all(|line| line.ends_with(" 0.000000"));
+            ensure!(unknown, "{thread:#}");
+            continue;
+        };
+        let most = dump.after_ns - since + SLACK_NS;
+        let least = (dump.before_ns - settled.after_ns).saturating_sub(SLACK_NS + stolen_ns);
+        ensure!(
+            (least..most).contains(&blocked),
+            "{least} to {most}: {thread:#}"
+        );
     }
     Ok(())
 }
 
-fn on(minor: (u8, u8)) -> Result<()> {
-    if !rung::reached(Rung::Kernel) {
+/// The one that never lets go is seen to hold the GIL, and another to wait behind it.
+fn check_gil(target: &mut Target) -> Result<()> {
+    target.tell("keep")?;
+    let waits =
+        |dump: &Dump| dump.is("loser", "reason", "gil") && dump.is("keeper", "gil", "holds");
+    let dump = Dump::once(target, waits)?;
+    let (loser, keeper) = (dump.thread("loser")?, dump.thread("keeper")?);
+    let runs = keeper["state"] == "on_cpu" || keeper["state"] == "runnable";
+    ensure!(runs, "{keeper:#}");
+    ensure!(loser["state"] == "blocked", "{loser:#}");
+    ensure!(loser["gil"] == "waits", "{loser:#}");
+    ensure!(loser["syscall"] == "futex", "{loser:#}");
+    ensure!(loser["gil_behind"]["name"] == "keeper", "{loser:#}");
+    ensure!(loser["gil_behind"]["tid"] == keeper["tid"], "{loser:#}");
+    ensure!(dump.is("acquire", "reason", "lock"), "{:#}", dump.value);
+    let pid = target.pid().to_string();
+    let behind = format!(
+        "waits for the GIL behind Thread {} \"keeper\"",
+        keeper["tid"]
+    );
+    let started = Instant::now();
+    // A thread that waits for the GIL wakes up for a moment at each of its intervals.
+    while !profiler::run(&["dump", "--pid", &pid])?
+        .success()?
+        .stdout
+        .contains(&behind)
+    {
+        ensure!(started.elapsed() < PATIENCE, "never `{behind}`");
+    }
+    Ok(())
+}
+
+/// A stopped process waits for nothing but to go on.
+fn check_stopped(target: &Target) -> Result<()> {
+    kill(target.pid(), Signal::SIGSTOP)?;
+    let all = |dump: &Dump| dump.threads().all(|thread| thread["reason"] == "stopped");
+    Dump::once(target, all)?;
+    Ok(())
+}
+
+fn check_collector(python: &Python) -> Result<()> {
+    let mut target = Target::start(python, "waits.py", &[])?;
+    target.tell("go")?;
+    target.tell("collect")?;
+    let dump = Dump::once(&target, |dump| dump.is("collector", "gc", "collecting"))?;
+    let collector = dump.thread("collector")?;
+    ensure!(collector["gil"] == "holds", "{collector:#}");
+    ensure!(
+        collector["frames"][0]["function"] == "<GC>",
+        "{collector:#}"
+    );
+    ensure!(collector["frames"][0]["kind"] == "gc", "{collector:#}");
+    // Of one that can run and may hold the GIL by now, nobody knows.
+    let others = dump.threads();
+    for thread in others.filter(|thread| thread["state"] == "blocked") {
+        ensure!(thread["gc"] == "idle", "{thread:#}");
+    }
+    Ok(())
+}
+
+fn check_exceptions(python: &Python) -> Result<()> {
+    let target = Target::start(python, "exceptions.py", &[])?;
+    let said: Vec<(u64, u64, String, bool)> =
+        serde_json::from_value(target.ready()["threads"].clone())?;
+    let dump = Dump::of(&target)?;
+    for (tid, _, name, handles) in said {
+        let thread = dump.threads().find(|thread| thread["tid"] == tid);
+        let thread = thread.with_context(|| format!("no thread {tid}"))?;
+        let expected = if handles { "exception" } else { "nothing" };
+        ensure!(thread["handling"] == expected, "{name}: {thread:#}");
+    }
+    Ok(())
+}
+
+fn on_every_python(check: impl Fn(&Python) -> Result<()>) -> Result<()> {
+    if !rung::reached(Rung::Live) {
         return Ok(());
     }
-    for python in pythons::of_minor(minor) {
-        every_wait_is_told(python).with_context(|| format!("on {}", python.label))?;
+    for python in pythons::required() {
+        check(python).with_context(|| format!("on {}", python.label))?;
     }
     Ok(())
 }
 
-macro_rules! on_each {
-    ($($name:ident: $minor:expr;)+) => {
-        $(
-            #[test]
-            fn $name() -> Result<()> {
-                on((3, $minor))
-            }
-        )+
-    };
+#[test]
+fn a_dump_says_what_each_thread_waits_for_and_how_long() -> Result<()> {
+    on_every_python(|python| {
+        let mut target = Target::start(python, "waits.py", &[])?;
+        check_reasons(&target)?;
+        target.tell("go")?;
+        target.expect("running")?;
+        check_gil(&mut target)?;
+        check_stopped(&target)
+    })
 }
 
-on_each! {
-    every_wait_is_told_on_3_8: 8;
-    every_wait_is_told_on_3_9: 9;
-    every_wait_is_told_on_3_10: 10;
-    every_wait_is_told_on_3_11: 11;
-    every_wait_is_told_on_3_12: 12;
-    every_wait_is_told_on_3_13: 13;
-    every_wait_is_told_on_3_14: 14;
-    every_wait_is_told_on_3_15: 15;
+#[test]
+fn a_dump_shows_the_collector_on_the_thread_that_collects() -> Result<()> {
+    on_every_python(check_collector)
+}
+
+#[test]
+fn a_dump_says_who_handles_an_exception() -> Result<()> {
+    on_every_python(check_exceptions)
 }

@@ -47,7 +47,7 @@ fn goes_on(entry: &Entry) -> bool {
 
 fn waits(python: &Python, rate: &str, seconds: &str, report: &mut Report) -> Result<()> {
     let case = format!("{}, {rate} Hz", python.label);
-    let (profile, accounts) = profiled(python, "wall", rate, "waits.py", &[seconds])?;
+    let (profile, accounts) = profiled(python, "wall", rate, "reasons.py", &[seconds])?;
     let mut worst = 0.0_f64;
     for account in &accounts {
         for (reason, truth) in &account.spent_s {

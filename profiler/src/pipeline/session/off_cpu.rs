@@ -13,6 +13,7 @@ use crate::{
     pipeline::{
         absence::{Absence, Away, Stretch},
         people,
+        sampler::futex_of,
         stacks::{self, ChainId},
     },
     sample::{Activity, FramesFrom, Gc, Gil, Handling, Sample, Wait},
@@ -26,7 +27,7 @@ use crate::{
 };
 
 /// How often a thread that moved is looked at again, each time after all others.
-const PASSES: usize = 4;
+const PASSES: usize = 10;
 /// The list of thread states is read again no sooner than this.
 const STATES_PAUSE: DurationNs = DurationNs(50_000_000);
 
@@ -266,7 +267,7 @@ impl Session {
                     met.gc = Gc::Collecting;
                 }
                 chain = stacks::walk_now(&mut self.walker, memory, plan, state);
-                if let Some((futex, is_wait)) = futex_of(account)
+                if let Some((futex, is_wait)) = futex_of(syscall_of(account), account.off_args)
                     && let Some(gil) = gils.iter().find(|gil| gil.contains(futex))
                 {
                     // Who has just let it go may want it again, or be on the way to block.
@@ -311,8 +312,7 @@ impl Session {
             let kind = self.attached.process.fd_kind(tid, fd);
             kind.unwrap_or(FdKind::Unknown)
         };
-        let syscall = u32::try_from(account.off_syscall).ok();
-        wait_of(syscall, account.off_args, state, is_gil, kind)
+        wait_of(syscall_of(account), account.off_args, state, is_gil, kind)
     }
 
     /// It ran on each time it was looked at.
@@ -492,13 +492,7 @@ const fn could_run(account: &Account, at: MonotonicNs) -> bool {
     account.off_state == 0 || (account.woken_ns != 0 && account.woken_ns <= at.0)
 }
 
-/// The futex word that the system call is about in which a thread went off the CPU, asleep or
-/// preempted; and whether it is there to wait.
-fn futex_of(account: &Account) -> Option<(RemoteAddr, bool)> {
-    // `FUTEX_WAIT`, `FUTEX_WAIT_BITSET` and `FUTEX_LOCK_PI` of `include/uapi/linux/futex.h`; the
-    // bits above say which clock and whose futex it is.
-    const WAITING: [u64; 3] = [0, 9, 6];
-    let [word, operation] = account.off_args;
-    (account.off_syscall == syscalls::Sysno::futex as i32)
-        .then(|| (RemoteAddr(word), WAITING.contains(&(operation & 0x7f))))
+/// The system call in which a thread went off the CPU, asleep or preempted.
+fn syscall_of(account: &Account) -> Option<u32> {
+    u32::try_from(account.off_syscall).ok()
 }
