@@ -6,11 +6,13 @@
 
 pub mod folded;
 pub mod ledger;
+pub mod profile;
 pub mod profiler;
 pub mod pythons;
 pub mod rung;
 pub mod stolen;
 pub mod target;
+pub mod watched;
 
 mod cargo;
 mod lines;
