@@ -223,6 +223,11 @@ impl People {
         index
     }
 
+    /// The place of a living thread that has one.
+    pub(super) fn place_of(&self, tid: Tid) -> Option<ThreadIndex> {
+        self.living.get(&tid).map(|place| place.index)
+    }
+
     /// The thread that a thread state belongs to.
     pub(super) fn by_state(&self, state: ThreadStateAddr) -> Option<ThreadIndex> {
         self.states_of.get(&state).copied()
@@ -234,7 +239,10 @@ impl People {
     /// that are met stand for those that are not. A thread that has been met often lives long, and
     /// then it is what the scheduler has counted since its last tick: from there on its samples
     /// sum to its account, whatever the scheduler did between.
-    pub(super) fn weigh(&mut self, tick: &Tick, period: DurationNs) -> DurationNs {
+    ///
+    /// With `whole`, every thread's samples are to sum to its own time, met often or not: then
+    /// [`People::unweighed`] tells at its end what no tick met.
+    pub(super) fn weigh(&mut self, tick: &Tick, period: DurationNs, whole: bool) -> DurationNs {
         let periods = DurationNs(period.0.saturating_mul(tick.periods.into()));
         let Some(place) = self.living.get_mut(&tick.tid) else {
             return periods;
@@ -244,7 +252,8 @@ impl People {
         let weight = match tick.on_cpu {
             // An account far below what was weighed is a new one.
             Some(now)
-                if place.ticks >= OFTEN && now.0.saturating_add(leeway) >= place.weighed.0 =>
+                if whole
+                    || place.ticks >= OFTEN && now.0.saturating_add(leeway) >= place.weighed.0 =>
             {
                 DurationNs(now.0.saturating_sub(place.weighed.0))
             }
@@ -252,6 +261,16 @@ impl People {
         };
         place.weighed = DurationNs(place.weighed.0.saturating_add(weight.0));
         weight
+    }
+
+    /// What the scheduler counted for a living thread and its samples do not weigh.
+    pub(super) fn unweighed(&mut self, tid: Tid, on_cpu: DurationNs) -> DurationNs {
+        let Some(place) = self.living.get_mut(&tid) else {
+            return DurationNs(0);
+        };
+        let rest = on_cpu.0.saturating_sub(place.weighed.0);
+        place.weighed.0 += rest;
+        DurationNs(rest)
     }
 
     /// A thread has ended. Its last ticks may still come, since it runs on while the kernel takes

@@ -370,9 +370,9 @@ fn close(
     kernel.stop_ticking();
     let stopped = sys::monotonic();
     let accounts = kernel.accounts().of(pid);
-    session.end_off_cpu(kernel.accounts(), stopped);
     kernel.remove_plan(pid)?;
     pump(ring, &mut session, assembler, None);
+    session.end_off_cpu(&accounts, stopped);
     session.end_batch();
     let counters: Counters = kernel.counters()?;
     kernel.flush_log();

@@ -236,7 +236,10 @@ impl Session {
             tick.tls_base,
             state,
         );
-        let weight = self.people.weigh(tick, self.settings.period());
+        let weight = {
+            let whole = self.settings.mode.looks_off_cpu();
+            self.people.weigh(tick, self.settings.period(), whole)
+        };
         let known = self.python.is_some();
         let in_gil = |futex| {
             let gils = self.python.iter().flat_map(|python| &python.gils);

@@ -12,7 +12,7 @@ use crate::{
     aggregate::{Place, ThreadIndex},
     pipeline::{
         absence::{Absence, Away, Stretch},
-        people,
+        books, people,
         sampler::futex_of,
         stacks::{self, ChainId},
     },
@@ -54,6 +54,16 @@ struct Sleeper {
     thread: ThreadIndex,
     absence: Absence,
     met: Option<Met>,
+}
+
+impl Sleeper {
+    fn new(thread: ThreadIndex) -> Self {
+        Self {
+            thread,
+            absence: Absence::default(),
+            met: None,
+        }
+    }
 }
 
 /// All of them.
@@ -184,18 +194,10 @@ impl Session {
                 tls_base,
                 state,
             );
-            let sleeper = Sleeper {
-                thread,
-                absence: Absence::default(),
-                met: None,
-            };
-            self.off.sleepers.insert(tid, sleeper);
+            self.off.sleepers.insert(tid, Sleeper::new(thread));
         }
-        self.off.sleepers.entry(tid).or_insert_with(|| Sleeper {
-            thread: ThreadIndex(u32::MAX),
-            absence: Absence::default(),
-            met: None,
-        })
+        let nobody = || Sleeper::new(ThreadIndex(u32::MAX));
+        self.off.sleepers.entry(tid).or_insert_with(nobody)
     }
 
     /// A thread's state: as the kernel found it, else from the list of all.
@@ -420,36 +422,46 @@ impl Session {
         }
     }
 
-    /// A thread is gone: all of its time off the CPU counts.
+    /// A thread is gone: all of its time counts.
     pub(super) fn gone_off_cpu(&mut self, tid: Tid, times: Times, now: MonotonicNs) {
-        let period = self.settings.period();
+        if !self.looks_off_cpu() {
+            return;
+        }
+        let Some(thread) = self.people.place_of(tid) else {
+            return;
+        };
         let away = Away {
             blocked: times.blocked.0,
             runnable: times.runnable.0,
         };
-        let Some(sleeper) = self.off.sleepers.get_mut(&tid) else {
-            return;
-        };
+        let period = self.settings.period();
+        let sleeper = self.off.sleepers.entry(tid);
+        let sleeper = sleeper.or_insert_with(|| Sleeper::new(thread));
         let over = sleeper.absence.settle_for_good(away, period);
         self.count(tid, over, false);
-        self.count_rest(tid, now);
+        self.count_rest(tid, times.on_cpu, now);
         self.off.sleepers.remove(&tid);
     }
 
     /// The run is over: what still lasts counts up to now.
-    pub(in crate::pipeline) fn end_off_cpu(&mut self, accounts: &Accounts, now: MonotonicNs) {
-        if !self.settings.mode.looks_off_cpu() {
+    pub(in crate::pipeline) fn end_off_cpu(
+        &mut self,
+        accounts: &[(Tid, Account)],
+        now: MonotonicNs,
+    ) {
+        if !self.looks_off_cpu() {
             return;
         }
-        for (tid, account) in accounts.of(self.pid()) {
-            self.sleeper(&account);
-            self.settle(tid, &account, Some(now));
-            self.count_rest(tid, now);
+        for (tid, account) in accounts {
+            self.sleeper(account);
+            self.settle(*tid, account, Some(now));
+            let on_cpu = books::times_until(account, now).on_cpu;
+            self.count_rest(*tid, on_cpu, now);
         }
     }
 
-    /// What was counted for a thread and met by no look.
-    fn count_rest(&mut self, tid: Tid, now: MonotonicNs) {
+    /// What was counted for a thread and met by no look and no tick.
+    fn count_rest(&mut self, tid: Tid, on_cpu: DurationNs, now: MonotonicNs) {
         let Some(sleeper) = self.off.sleepers.get_mut(&tid) else {
             return;
         };
@@ -457,6 +469,7 @@ impl Session {
         let Away { blocked, runnable } = sleeper.absence.rest();
         let stack = stacks::between_looks(&mut self.builder);
         for (activity, weight) in [
+            (Activity::OnCpu, self.people.unweighed(tid, on_cpu).0),
             (Activity::Blocked(Wait::Unknown), blocked),
             (Activity::Runnable, runnable),
         ] {
