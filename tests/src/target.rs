@@ -93,6 +93,9 @@ pub struct Account {
     /// What it measured on its way, by name: seconds.
     #[serde(default)]
     pub spent_s: BTreeMap<String, f64>,
+    /// By how much the sum of that may be too large, on a machine with others at work.
+    #[serde(default)]
+    pub unsure_s: f64,
 }
 
 impl Account {

@@ -53,6 +53,7 @@ class Worker(threading.Thread):
     def __init__(self, body, *args):
         super().__init__(name=body.__name__)
         self.body, self.args, self.account, self.spent = body, args, None, {}
+        self.unsure = 0.0
 
     def start(self):
         self.born = time.perf_counter()
@@ -71,13 +72,19 @@ class Worker(threading.Thread):
         self.account["wall_s"] = time.perf_counter() - begin
         off = sum(before[key] - self.account[key] for key in ["cpu_s", "runnable_s"])
         self.account["blocked_s"] = self.account["wall_s"] + off
-        self.account["spent_s"] = self.spent
+        self.account["spent_s"], self.account["unsure_s"] = self.spent, self.unsure
 
     def spend(self, on, function, *args):
-        """Calls the function and keeps, under a name, for how long it was blocked."""
-        kept, ran, wall = kept_waiting(), time.thread_time(), time.perf_counter()
+        """Calls the function and keeps, under a name, for how long it was blocked.
+
+        Reading how long it was kept waiting can keep it waiting: by so much it is unsure.
+        """
+        outer = kept_waiting()
+        inner, ran, wall = kept_waiting(), time.thread_time(), time.perf_counter()
         function(*args)
         wall = time.perf_counter() - wall
         ran = time.thread_time() - ran
-        kept = kept_waiting() - kept
-        self.spent[on] = self.spent.get(on, 0.0) + wall - ran - kept
+        inner = kept_waiting() - inner
+        outer = kept_waiting() - outer
+        self.unsure += outer - inner
+        self.spent[on] = self.spent.get(on, 0.0) + wall - ran - inner

@@ -161,7 +161,7 @@ fn every_wait_is_told(python: &Python) -> Result<()> {
                 profile,
                 account,
                 spinner,
-                slack: TWO_PERCENT * account.wall_s + watched.stolen_s,
+                slack: TWO_PERCENT * account.wall_s + account.unsure_s + watched.stolen_s,
             };
             case.check().with_context(|| format!("in mode {mode}"))?;
         }

@@ -133,7 +133,9 @@ fn the_origin_is_told(python: &Python) -> Result<()> {
         move |entry: &Entry| wall.is_in(entry, function) && entry.is_blocked_in(reason)
     };
     let slept = wall.seconds(half_sleep.tid, blocked("half_sleep", "sleep"));
-    near("half_sleep asleep", slept, half_sleep.spent("sleep")?)?;
+    let truth = half_sleep.spent("sleep")?;
+    let unsure = slept.clamp(truth - half_sleep.unsure_s, truth);
+    near("half_sleep asleep", slept, unsure)?;
     let main = watched.account("main")?;
     let joined = wall.seconds(main.tid, blocked("join", "lock"));
     near("main in join", joined, main.spent("lock")?)?;
