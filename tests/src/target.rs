@@ -84,6 +84,9 @@ pub struct Account {
     /// The seconds that its function took, where it says so.
     #[serde(default)]
     pub wall_s: f64,
+    /// The seconds of those in which it was neither on a CPU nor waiting for one.
+    #[serde(default)]
+    pub blocked_s: f64,
     /// The seconds from before its birth until after its end, where it says so.
     #[serde(default)]
     pub life_s: f64,

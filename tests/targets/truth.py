@@ -65,9 +65,12 @@ class Worker(threading.Thread):
 
     def run(self):
         begin = time.perf_counter()
+        before = account(None)
         self.body(*self.args)
         self.account = account(self.body.__name__)
         self.account["wall_s"] = time.perf_counter() - begin
+        off = sum(before[key] - self.account[key] for key in ["cpu_s", "runnable_s"])
+        self.account["blocked_s"] = self.account["wall_s"] + off
         self.account["spent_s"] = self.spent
 
     def spend(self, on, function, *args):

@@ -187,7 +187,7 @@ fn half_of_a_time_is_half_of_it_at_any_rate() -> Result<()> {
     let watched: Watched = watch(python, "work_and_sleep.py", &["4"], &profilers)?;
     let account = watched.account("works_and_sleeps")?;
     let truth = account.cpu_s / account.wall_s;
-    let asleep = account.spent("sleep")? / account.wall_s;
+    let asleep = account.blocked_s / account.wall_s;
     let slack = ONE_PERCENT + watched.stolen_s / account.wall_s;
     for profile in &watched.profiles {
         adds_up(profile)?;
