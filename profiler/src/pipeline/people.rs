@@ -130,6 +130,8 @@ struct Place {
     index: ThreadIndex,
     /// Whether a thread state of Python's was ever seen for it.
     python: bool,
+    /// When it was there first.
+    met: MonotonicNs,
     /// Periods in which it was met.
     ticks: u32,
     /// What its samples weigh together.
@@ -144,6 +146,8 @@ struct Stranger {
     sp: Option<RemoteAddr>,
     tls_base: PthreadId,
     state: Option<ThreadStateAddr>,
+    /// When it was there.
+    at: MonotonicNs,
 }
 
 impl People {
@@ -156,12 +160,14 @@ impl People {
         sp: Option<RemoteAddr>,
         tls_base: PthreadId,
         state: Option<ThreadStateAddr>,
+        at: MonotonicNs,
     ) -> ThreadIndex {
         let stranger = Stranger {
             tid,
             sp,
             tls_base,
             state,
+            at,
         };
         let Some(place) = self.living.get_mut(&tid) else {
             return self.welcome(process, builder, stranger);
@@ -212,6 +218,7 @@ impl People {
             Place {
                 index,
                 python,
+                met: stranger.at,
                 ticks: 0,
                 weighed: DurationNs(0),
             },
@@ -305,8 +312,17 @@ impl People {
         self.unmet
     }
 
-    /// A new thread has this id: whoever had it before is somebody else.
+    /// A new thread has this id since then: whoever had it before is somebody else. A look may have
+    /// met it before this is told.
     pub(super) fn make_room(&mut self, tid: Tid, time: MonotonicNs) {
+        if let Some(place) = self.living.get(&tid)
+            && place.met >= time
+        {
+            if let Some(person) = self.everyone.get_mut(place.index.0 as usize) {
+                person.born = Some(time);
+            }
+            return;
+        }
         self.births.insert(tid, time);
         self.nameless.retain(|nameless| nameless.tid != tid);
         self.living.remove(&tid);

@@ -235,6 +235,7 @@ impl Session {
             Some(tick.sp),
             tick.tls_base,
             state,
+            tick.time,
         );
         let weight = {
             let whole = self.settings.mode.looks_off_cpu();
@@ -403,6 +404,7 @@ impl Session {
                 None,
                 tls_base,
                 state.map(|(_, state)| *state),
+                MonotonicNs(account.since),
             );
         }
         self.identify();

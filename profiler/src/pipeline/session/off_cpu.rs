@@ -193,6 +193,7 @@ impl Session {
                 None,
                 tls_base,
                 state,
+                MonotonicNs(account.since),
             );
             self.off.sleepers.insert(tid, Sleeper::new(thread));
         }
