@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from truth import Worker, command, ready, say
+from truth import Worker, accounts_of, command, ready, say
 
 stop = False
 
@@ -97,5 +97,5 @@ if __name__ == "__main__":
     for worker in workers:
         worker.join()
     gc.disable()
-    say("done", threads=[worker.account for worker in workers])
+    say("done", threads=accounts_of(workers))
     command()

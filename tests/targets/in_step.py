@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from truth import Worker, command, ready, say
+from truth import Worker, accounts_of, command, ready, say
 
 SHARE = 0.74
 QUARTERS = 4
@@ -52,5 +52,5 @@ if __name__ == "__main__":
     for worker in workers:
         worker.start()
         worker.join()
-    say("done", threads=[worker.account for worker in workers])
+    say("done", threads=accounts_of(workers))
     command()

@@ -8,7 +8,7 @@ import threading
 import time
 import zlib
 
-from truth import Worker, account, command, ready, say
+from truth import Worker, account, accounts_of, command, ready, say
 
 
 def compress(rounds, data):
@@ -40,5 +40,5 @@ if __name__ == "__main__":
     for key in ["cpu_s", "stat_s", "runnable_s"]:
         main[key] -= before[key]
     main["spent_s"] = {"lock": joined - main["cpu_s"] - main["runnable_s"]}
-    say("done", threads=[main] + [worker.account for worker in workers])
+    say("done", threads=[main] + accounts_of(workers))
     command()

@@ -15,7 +15,7 @@ import threading
 import time
 import zlib
 
-from truth import Worker, command, ready, say
+from truth import Worker, accounts_of, command, ready, say
 
 BYTES = bytes(500000)
 silent, peer = socket.socketpair()
@@ -121,5 +121,5 @@ if __name__ == "__main__":
         worker.join()
     waiting = 0
     spinner.join()
-    say("done", threads=[worker.account for worker in workers + [spinner]])
+    say("done", threads=accounts_of(workers + [spinner]))
     command()

@@ -59,11 +59,6 @@ class Worker(threading.Thread):
         self.born = time.perf_counter()
         super().start()
 
-    def join(self, timeout=None):
-        super().join(timeout)
-        if self.account:
-            self.account["life_s"] = time.perf_counter() - self.born
-
     def run(self):
         begin = time.perf_counter()
         before = account(None)
@@ -88,3 +83,12 @@ class Worker(threading.Thread):
         outer = kept_waiting() - outer
         self.unsure += outer - inner
         self.spent[on] = self.spent.get(on, 0.0) + wall - ran - inner
+
+
+def accounts_of(workers):
+    """The accounts of threads that were joined, once the kernel has seen the last of them."""
+    for worker in workers:
+        while os.path.exists("/proc/self/task/%d" % worker.account["tid"]):
+            time.sleep(0.001)
+        worker.account["life_s"] = time.perf_counter() - worker.born
+    return [worker.account for worker in workers]

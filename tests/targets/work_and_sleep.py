@@ -8,7 +8,7 @@ are late.
 import sys
 import time
 
-from truth import Worker, command, ready, say
+from truth import Worker, accounts_of, command, ready, say
 
 
 def work(seconds):
@@ -33,5 +33,5 @@ if __name__ == "__main__":
     command()
     worker.start()
     worker.join()
-    say("done", threads=[worker.account])
+    say("done", threads=accounts_of([worker]))
     command()

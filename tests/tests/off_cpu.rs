@@ -46,12 +46,14 @@ impl Case<'_> {
         let inside = |entry: &Entry| self.profile.is_in(entry, reason);
         let named = self.seconds(|entry| inside(entry) && entry.is_blocked_in(reason));
         let after = self.seconds(|entry| inside(entry) && entry.is_blocked_in("gil"));
+        let unknown = self.seconds(is_unknown);
         let told = format!(
-            "`{reason}` took {truth:.3} s, and is {named:.3} s and {after:.3} s for the GIL: {:?}",
+            "`{reason}` took {truth:.3} s, and is {named:.3} s, {after:.3} s for the GIL, unknown {unknown:.3} s: {:?}",
             self.account
         );
         ensure!(named <= truth + self.slack, "{told}");
-        ensure!(named + after >= truth - self.slack, "{told}");
+        ensure!(named + after + unknown >= truth - self.slack, "{told}");
+        ensure!(unknown <= 2.0 * self.slack, "{told}");
         let elsewhere = self.seconds(|entry| !inside(entry) && entry.is_blocked_in(reason));
         ensure!(
             elsewhere <= self.slack,

@@ -140,8 +140,9 @@ fn the_origin_is_told(python: &Python) -> Result<()> {
     let joined = wall.seconds(main.tid, blocked("join", "lock"));
     near("main in join", joined, main.spent("lock")?)?;
     let reads = wall.seconds(main.tid, blocked("command", "io_pipe"));
-    let all = wall.seconds(main.tid, |_| true);
-    near("main in join and reading", joined + reads, all)
+    let awaits_ends = wall.seconds(main.tid, blocked("accounts_of", "sleep"));
+    let all = wall.seconds(main.tid, |entry| entry.state == "blocked");
+    near("main, all it waits for", joined + reads + awaits_ends, all)
 }
 
 fn on(minor: (u8, u8)) -> Result<()> {
