@@ -30,7 +30,7 @@ use crate::target::Memory;
 /// Finds the interpreter of a process and attaches to it.
 ///
 /// Of several runtimes in one process (a program and a plugin that brought its own), the first
-/// one that runs is taken.
+/// one that runs is taken, and the others are named in [`Runtime::others`].
 ///
 /// # Errors
 /// When there is none, with everything that was looked at; else why the likeliest one cannot be
@@ -40,14 +40,16 @@ pub fn discover(
     images: &dyn OpenImage,
     memory: &dyn Memory,
 ) -> Result<Runtime, CpythonError> {
-    let mut attached = None;
+    let mut attached: Option<Runtime> = None;
     let mut failure = None;
     let search = find::search(files, images, memory, |found| {
-        match Runtime::attach(found.clone(), memory) {
-            Ok(runtime) => attached = Some(runtime),
-            Err(error) => {
+        match (Runtime::attach(found.clone(), memory), &mut attached) {
+            (Ok(runtime), None) => attached = Some(runtime),
+            (Ok(other), Some(runtime)) => runtime.add_other(other),
+            (Err(error), None) => {
                 failure.get_or_insert(error);
             }
+            (Err(_), Some(_)) => {}
         }
         attached.is_some()
     });

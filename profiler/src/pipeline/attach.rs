@@ -1,5 +1,6 @@
 //! One target: its process, its memory, and the interpreter in it once there is one.
 
+use std::sync::{Mutex, PoisonError};
 use std::{fmt, io};
 
 use crate::{
@@ -46,6 +47,8 @@ pub struct Attached {
     pub process: Process,
     /// Its memory.
     pub memory: LiveMemory,
+    /// The files it had mapped when no interpreter was found in them.
+    without_python: Mutex<Option<(Vec<MappedFile>, CpythonError)>>,
 }
 
 /// The files that a process has mapped, opened through its own root.
@@ -86,10 +89,17 @@ impl Attached {
     pub fn open(pid: Pid) -> Result<Self, AttachError> {
         let process = Process::open(pid)?;
         let memory = LiveMemory::new(&process);
-        Ok(Self { process, memory })
+        Ok(Self {
+            process,
+            memory,
+            without_python: Mutex::default(),
+        })
     }
 
     /// Find the interpreter that the process runs now.
+    ///
+    /// It may be asked again and again while a program has not loaded its Python yet: as long as
+    /// no other files are mapped than the last time, nothing is looked through.
     ///
     /// # Errors
     /// When there is none, or none that can be profiled.
@@ -99,11 +109,65 @@ impl Attached {
             process: &self.process,
             maps: &maps,
         };
-        cpython::discover(&mapped_files(&maps), &images, &self.memory).map_err(|error| {
-            AttachError::Python {
-                pid: self.process.pid(),
-                error,
-            }
-        })
+        let files = mapped_files(&maps);
+        let found = self
+            .known_to_lack_python(&files)
+            .map_or_else(|| cpython::discover(&files, &images, &self.memory), Err);
+        let runtime = found.map_err(|error| AttachError::Python {
+            pid: self.process.pid(),
+            error: self.remember(files, error),
+        })?;
+        for other in runtime.others() {
+            log::warn!(
+                "process {} runs a second interpreter, Python {} in {}, which is left out",
+                self.process.pid(),
+                other.version,
+                other.image
+            );
+        }
+        Ok(runtime)
     }
+
+    fn known_to_lack_python(&self, files: &[MappedFile]) -> Option<CpythonError> {
+        let before = self.without_python.lock();
+        let before = before.unwrap_or_else(PoisonError::into_inner);
+        let (before, error) = before.as_ref()?;
+        before.iter().eq(of_files(files)).then(|| error.clone())
+    }
+
+    fn remember(&self, mut files: Vec<MappedFile>, mut error: CpythonError) -> CpythonError {
+        if let CpythonError::NotFound(list) = &mut error {
+            list.seen_from = self.elsewhere();
+            files.retain(|file| file.inode != 0);
+            let known = Some((files, error.clone()));
+            *self
+                .without_python
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = known;
+        }
+        error
+    }
+
+    /// Where paths of the process are, when they are not ours.
+    fn elsewhere(&self) -> Option<String> {
+        let pid = self.process.pid();
+        let spaces = self.process.namespaces();
+        let mut differs = Vec::new();
+        if spaces.other_mounts == Some(true) {
+            differs.push(String::from("its own mount namespace"));
+        }
+        if spaces.other_root == Some(true) {
+            differs.push(format!("its own root (`/proc/{pid}/root`)"));
+        }
+        if spaces.other_pids == Some(true) {
+            let inside = self.process.inner_pids().last();
+            let inside = inside.map_or_else(String::new, |inside| format!(", as process {inside}"));
+            differs.push(format!("its own pid namespace{inside}"));
+        }
+        (!differs.is_empty()).then(|| format!("process {pid}, which has {}", differs.join(", ")))
+    }
+}
+
+fn of_files(files: &[MappedFile]) -> impl Iterator<Item = &MappedFile> {
+    files.iter().filter(|file| file.inode != 0)
 }
