@@ -4,6 +4,7 @@
 //! A CPython version is a table here, not a fork of the code. Not here: which kernel thread is
 //! which ([`crate::threads`]) and what the frames mean ([`crate::pystack`]).
 
+mod current;
 pub mod dicts;
 pub mod error;
 #[cfg(test)]

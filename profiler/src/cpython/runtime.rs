@@ -6,6 +6,7 @@
 
 use rustc_hash::FxHashSet;
 
+use super::current;
 use super::error::CpythonError;
 use super::find::{Found, Libc};
 use super::layout::{self, Layout, debug_offsets};
@@ -148,7 +149,8 @@ impl Runtime {
         Ok(interpreters)
     }
 
-    /// Every thread state of every interpreter.
+    /// Every thread state of every interpreter, newest first; but of several states of one thread
+    /// the last is the one that it runs now, where that is known.
     ///
     /// # Errors
     /// When the lists could not be read whole in several attempts.
@@ -201,6 +203,7 @@ impl Runtime {
                 next = self.state_word(&block, self.layout.tstate.next);
             }
         }
+        current::last(self, memory, holder, &mut states);
         Ok(states)
     }
 

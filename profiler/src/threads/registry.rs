@@ -19,11 +19,10 @@ pub struct Match {
     pub started: StartTime,
     /// Its pthread id.
     pub pthread_id: PthreadId,
-    /// Its thread state. Of several (one for each interpreter it entered) it is the oldest, which
-    /// is the main interpreter's if it has one there; which of them runs now, only the thread's
-    /// own storage tells.
+    /// Its thread state. Of several (one for each interpreter it entered) it is the last of the
+    /// look's, which is the one that it runs now, where that is known.
     pub state: ThreadStateAddr,
-    /// Its other thread states, newest first.
+    /// Its other thread states, in the look's order.
     pub other_states: Vec<ThreadStateAddr>,
     /// The rungs that say so, strongest first; never empty.
     pub matched_by: Vec<Rung>,
