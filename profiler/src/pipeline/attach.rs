@@ -5,9 +5,15 @@ use std::{fmt, io};
 
 use crate::{
     cpython::{self, CpythonError, MappedFile, OpenImage, ReadSeek, Runtime},
+    export::printable,
     target::{LiveMemory, Maps, Process, TargetError},
     words::Pid,
 };
+
+/// Most children of a process that are named when it has no interpreter itself.
+const MAX_CHILDREN: usize = 4;
+/// Most characters of a child's command.
+const MAX_COMMAND: usize = 80;
 
 /// Why a process cannot be profiled.
 #[derive(Debug)]
@@ -69,7 +75,8 @@ fn mapped_files(maps: &Maps) -> Vec<MappedFile> {
         .map(|mapping| MappedFile {
             path: mapping
                 .path()
-                .map(|path| path.to_string_lossy().into_owned())
+                // The target names its files; what is shown of them must do no harm.
+                .map(|path| printable(&path.to_string_lossy()).into_owned())
                 .unwrap_or_default(),
             start: mapping.start,
             end: mapping.end,
@@ -138,6 +145,7 @@ impl Attached {
     fn remember(&self, mut files: Vec<MappedFile>, mut error: CpythonError) -> CpythonError {
         if let CpythonError::NotFound(list) = &mut error {
             list.seen_from = self.elsewhere();
+            list.children = self.children();
             files.retain(|file| file.inode != 0);
             let known = Some((files, error.clone()));
             *self
@@ -146,6 +154,16 @@ impl Attached {
                 .unwrap_or_else(PoisonError::into_inner) = known;
         }
         error
+    }
+
+    fn children(&self) -> Vec<(Pid, String)> {
+        let command = |pid: Pid| {
+            let words = Process::open(pid).ok()?.command_line().ok()?;
+            let command: String = words.join(" ").chars().take(MAX_COMMAND).collect();
+            Some((pid, printable(&command).into_owned()))
+        };
+        let all = self.process.children().into_iter();
+        all.take(MAX_CHILDREN).filter_map(command).collect()
     }
 
     /// Where paths of the process are, when they are not ours.

@@ -216,6 +216,20 @@ impl Process {
             .collect())
     }
 
+    /// The processes that it has started and that live, oldest first; none where the kernel does
+    /// not say (built without `CONFIG_PROC_CHILDREN`).
+    #[must_use]
+    pub fn children(&self) -> Vec<Pid> {
+        let tids = self.tids().unwrap_or_default();
+        let of_thread = |tid: Tid| {
+            let list = self.read_file(&format!("task/{tid}/children"), MAX_FILE);
+            tasks::numbers::<u32>(&list.unwrap_or_default())
+        };
+        let mut children: Vec<Pid> = tids.into_iter().flat_map(of_thread).map(Pid).collect();
+        children.sort_unstable();
+        children
+    }
+
     /// How its surroundings differ from the profiler's.
     #[must_use]
     pub fn namespaces(&self) -> Namespaces {

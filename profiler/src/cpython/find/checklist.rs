@@ -2,8 +2,12 @@
 
 use std::fmt;
 
+use crate::words::Pid;
+
 /// Most lines that are shown.
 const MAX_SHOWN: usize = 12;
+/// Most children that are shown.
+const MAX_CHILDREN: usize = 4;
 
 /// One thing that was looked at, and what came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +29,8 @@ pub struct CheckList {
     pub seen_from: Option<String>,
     /// The search has read as much as it may, and stopped.
     pub cut_short: bool,
+    /// Processes that this one has started, and their commands: one of them may be meant.
+    pub children: Vec<(Pid, String)>,
 }
 
 impl CheckList {
@@ -64,6 +70,12 @@ impl fmt::Display for CheckList {
         }
         if self.cut_short {
             f.write_str("\n  not everything was looked at: it has mapped more than is ever read")?;
+        }
+        for (pid, command) in self.children.iter().take(MAX_CHILDREN) {
+            write!(
+                f,
+                "\n  its child {pid} was not looked at: `--pid {pid}` ({command})"
+            )?;
         }
         Ok(())
     }

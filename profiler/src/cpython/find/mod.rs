@@ -12,6 +12,7 @@ mod dynamic;
 mod image;
 mod images;
 mod mapped;
+mod shape;
 mod tls;
 mod version;
 
@@ -75,6 +76,8 @@ pub enum FoundBy {
     Section,
     /// The table of debug offsets, seen in memory.
     Cookie,
+    /// What it points to, seen in memory.
+    Shape,
 }
 
 impl fmt::Display for FoundBy {
@@ -83,6 +86,7 @@ impl fmt::Display for FoundBy {
             Self::Symbol => "its symbol `_PyRuntime`",
             Self::Section => "its section `.PyRuntime`",
             Self::Cookie => "its table of offsets in memory",
+            Self::Shape => "its interpreter in memory",
         })
     }
 }
@@ -124,6 +128,8 @@ pub struct Search {
     pub found: Vec<Found>,
     /// An interpreter older than 3.7, which has no `_PyRuntime`: its file.
     pub before_runtime: Option<String>,
+    /// An interpreter that nothing leads into before it runs: its file and version.
+    pub not_running: Option<(String, Version)>,
     /// What was looked at in vain.
     pub tried: CheckList,
 }
@@ -178,6 +184,9 @@ pub fn search(
         search.tried.note(image.path(), WANTED, outcome);
     }
     hunt.by_cookie(files, &mut search);
+    if search.found.is_empty() {
+        hunt.by_shape(files, &images, &mut search);
+    }
     for found in &search.found {
         if enough(found) {
             break;
@@ -306,6 +315,40 @@ impl Hunt<'_> {
                 "none".to_owned(),
             );
         }
+    }
+
+    /// Only in the program itself: a library without exports serves nobody.
+    fn by_shape(&self, files: &[MappedFile], images: &[Image<'_>], search: &mut Search) {
+        let lowest = |image: &&Image<'_>| (image.is_unlikely, image.mappings[0].start);
+        let Some(image) = images.iter().min_by_key(lowest) else {
+            return;
+        };
+        let facts = self
+            .facts(Way::File, image)
+            .or_else(|_| self.facts(Way::Memory, image));
+        let version = facts
+            .ok()
+            .and_then(|facts| self.version_by_constants(image, &facts));
+        let outcome = match version {
+            None => "no constant in it tells a version".to_owned(),
+            Some(version) => match shape::scan(files, image, version, self.memory, &self.budget) {
+                Some(runtime) => {
+                    search.found.push(Found {
+                        runtime,
+                        version,
+                        free_threaded: false,
+                        image: image.path().to_owned(),
+                        by: FoundBy::Shape,
+                        libc: self.libc,
+                        gilstate_hops: Vec::new(),
+                    });
+                    return;
+                }
+                None => format!("{version} by its constants, but none runs in it"),
+            },
+        };
+        const WANTED: &str = "an interpreter of Python 3.8 to 3.12 in its data";
+        search.tried.note(image.path(), WANTED, outcome);
     }
 }
 

@@ -1,0 +1,523 @@
+//! Every kind of interpreter is found: rung 2 by `dump`, rung 3 by `run` too.
+//!
+//! What a target says of itself is the truth; each kind is made here from the interpreters of the
+//! machine.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use tests::kinds::{self, Made};
+use tests::profiler::{self, Finished, Running};
+use tests::pythons::{self, Python};
+use tests::rung::{self, Rung};
+use tests::target::Target;
+
+/// `profiler` with all rights of this test.
+fn profiler(arguments: &[&str]) -> Result<Finished> {
+    profiler::run(arguments)
+}
+
+/// `profiler` of root with no other right than to read the memory of others.
+fn with_few_rights(arguments: &[&str]) -> Result<Finished> {
+    if !nix::unistd::geteuid().is_root() {
+        return profiler(arguments);
+    }
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--bounding-set=-all,+sys_ptrace", "--inh-caps=-all"])
+        .arg(profiler::binary()?)
+        .args(arguments);
+    Running::spawn(command, tempfile::tempdir()?)?.finish()
+}
+
+type Way = fn(&[&str]) -> Result<Finished>;
+
+/// What `dump --json` says.
+fn dumped(pid: &str, way: Way) -> Result<Value> {
+    let finished = way(&["dump", "--json", "--pid", pid])?.success()?;
+    serde_json::from_str(&finished.stdout).context("what `dump --json` wrote")
+}
+
+/// The names of the functions of the thread of this name, leaf first.
+fn functions(dump: &Value, thread: &str) -> Result<Vec<String>> {
+    let threads = dump["threads"].as_array().context("no list of threads")?;
+    let is_it = |it: &&Value| it["name"] == thread && it["python"] == true;
+    let thread = threads
+        .iter()
+        .find(is_it)
+        .with_context(|| format!("no thread `{thread}` in {dump}"))?;
+    let frames = thread["frames"].as_array().into_iter().flatten();
+    let name = |frame: &Value| frame["function"].as_str().unwrap_or_default().to_owned();
+    Ok(frames.map(name).collect())
+}
+
+/// Starts a target, lets it run, and sees that its thread `recurse` is dumped as it is.
+fn spin(python: &Python) -> Result<Target> {
+    let mut target = Target::start(python, "spin.py", &["5"])?;
+    target.tell("go")?;
+    target.expect("running")?;
+    Ok(target)
+}
+
+fn spins(python: &Python, pid: &str, way: Way) -> Result<()> {
+    let dump = dumped(pid, way)?;
+    ensure!(dump["python"] == *python.label, "Python {}", dump["python"]);
+    let names = functions(&dump, "recurse")?;
+    let recursed = names.iter().filter(|name| *name == "recurse").count();
+    ensure!(
+        names.first().is_some_and(|leaf| leaf == "leaf") && recursed == 5,
+        "its frames are {names:?}"
+    );
+    Ok(())
+}
+
+/// At rung 3, that `run` gives all its samples to one function.
+fn is_profiled(pid: nix::unistd::Pid, function: &str) -> Result<()> {
+    if !rung::must_run(Rung::Kernel) {
+        return Ok(());
+    }
+    let finished = Running::on(pid, &["-r", "499", "-d", "500ms"])?
+        .finish()?
+        .success()?;
+    let folded = finished.folded()?;
+    let (with, all) = (folded.with(function), folded.total());
+    ensure!(
+        all > 10 && with * 100 >= all * 95,
+        "`{function}` has {with} of {all} samples"
+    );
+    Ok(())
+}
+
+fn on_every_python(check: impl Fn(&Python) -> Result<()>) -> Result<()> {
+    if !rung::reached(Rung::Live) {
+        return Ok(());
+    }
+    for python in pythons::required() {
+        check(python).with_context(|| format!("on {}", python.label))?;
+    }
+    Ok(())
+}
+
+fn is_found_whole_and_deleted(made: &Made) -> Result<Target> {
+    let target = spin(&made.python)?;
+    let pid = target.pid().to_string();
+    spins(&made.python, &pid, profiler)?;
+    made.delete()?;
+    spins(&made.python, &pid, profiler).context("deleted")?;
+    spins(&made.python, &pid, with_few_rights).context("deleted, with few rights")?;
+    is_profiled(target.pid(), "leaf").context("deleted")?;
+    Ok(target)
+}
+
+#[test]
+fn a_renamed_interpreter_without_any_symbol_or_section_is_found_also_when_it_is_deleted()
+-> Result<()> {
+    on_every_python(|python| {
+        let made = kinds::copied(python)?
+            .change(kinds::strip)?
+            .change(kinds::drop_section_headers)?;
+        is_found_whole_and_deleted(&made).map(drop)
+    })
+}
+
+/// The library bears another name, and Python's main thread is not the process's.
+#[test]
+fn an_interpreter_that_a_program_has_loaded_on_another_thread_is_found() -> Result<()> {
+    on_every_python(|python| {
+        let Some(made) = kinds::embedded(python, None)? else {
+            return Ok(());
+        };
+        let target = is_found_whole_and_deleted(&made)?;
+        let pid = target.pid().to_string();
+        let dump = dumped(&pid, profiler)?;
+        ensure!(
+            functions(&dump, "MainThread")?.contains(&"command".to_owned()),
+            "Python's main thread is not the one that reads: {dump}"
+        );
+        let threads = dump["threads"].as_array().context("threads")?;
+        let first = threads.iter().find(|it| it["tid"].to_string() == pid);
+        ensure!(
+            first.is_some_and(|it| it["python"] == false),
+            "the process's first thread is Python's: {dump}"
+        );
+        Ok(())
+    })
+}
+
+/// From its start on: the first fifth of a second is native, and at least half of the half second
+/// that is Python's is Python's (how soon its code is given names is up to the machine).
+#[test]
+fn a_program_that_loads_its_interpreter_late_is_profiled_from_then_on() -> Result<()> {
+    const WORK: &str = "import time
+def late():
+    end = time.thread_time() + 0.5
+    while time.thread_time() < end:
+        pass
+late()";
+    if !rung::reached(Rung::Kernel) {
+        return Ok(());
+    }
+    for python in pythons::required() {
+        let Some(made) = kinds::embedded(python, None)? else {
+            continue;
+        };
+        let folder = tempfile::tempdir()?;
+        let script = folder.path().join("late.py");
+        std::fs::write(&script, WORK)?;
+        let output = folder.path().join("late.folded");
+        let mut run = Command::new(profiler::binary()?);
+        run.args(["run", "-r", "499", "-o"]).arg(&output).arg("--");
+        run.args(&made.python.command).arg(&script);
+        Running::spawn(run, tempfile::tempdir()?)?
+            .finish()?
+            .success()?;
+        let folded = tests::folded::Folded::read(&output)?;
+        let (late, all) = (folded.with("late"), folded.total());
+        ensure!(
+            late * 10 >= all * 2 && late * 10 <= all * 8,
+            "`late` has {late} of {all} samples on {}",
+            python.label
+        );
+    }
+    Ok(())
+}
+
+/// Two libraries of two versions, each with all its symbols to itself: the busy one is shown, and
+/// that there is another is said.
+#[test]
+fn of_two_interpreters_in_one_process_the_busier_is_taken_and_the_other_named() -> Result<()> {
+    if !rung::reached(Rung::Live) {
+        return Ok(());
+    }
+    let mut with_library = Vec::new();
+    for python in pythons::required() {
+        if python.root.is_none() && kinds::library_of(python)?.is_some() {
+            with_library.push(python);
+        }
+    }
+    let (Some(first), Some(last)) = (with_library.first(), with_library.last()) else {
+        rung::leave_out("no interpreter here has a library of its own");
+        return Ok(());
+    };
+    if first.version == last.version {
+        rung::leave_out("only one interpreter here has a library of its own");
+        return Ok(());
+    }
+    for (one, other) in [(first, last), (last, first)] {
+        let made = kinds::embedded(one, Some(other))?.context("it has a library")?;
+        let target = spin(&made.python)?;
+        let pid = target.pid().to_string();
+        spins(one, &pid, profiler)?;
+        let dump = profiler(&["dump", "--pid", &pid])?.success()?;
+        let named = format!("a second interpreter, Python {}", other.label);
+        ensure!(dump.stderr.contains(&named), "{dump:?}");
+    }
+    Ok(())
+}
+
+/// Each interpreter of the machine that brings its static library, linked anew.
+fn on_every_static_library(arguments: &[&str], check: impl Fn(Made) -> Result<()>) -> Result<()> {
+    if !rung::reached(Rung::Live) {
+        return Ok(());
+    }
+    let mut any = false;
+    for python in pythons::required() {
+        if python.root.is_none()
+            && let Some(made) = kinds::linked(python, arguments)?
+        {
+            any = true;
+            check(made).with_context(|| format!("on {}", python.label))?;
+        }
+    }
+    if !any {
+        rung::leave_out("no interpreter here has a static library");
+    }
+    Ok(())
+}
+
+/// As conda's and python.org's are: all in one program, at any address.
+#[test]
+fn an_interpreter_linked_into_its_program_is_found() -> Result<()> {
+    on_every_static_library(&["-pie", "-rdynamic"], |made| {
+        is_found_whole_and_deleted(&made).map(drop)
+    })
+}
+
+/// Such a program needs no dynamic symbols: then its file tells, and what it points to.
+#[test]
+fn an_interpreter_that_exports_nothing_is_found_by_its_file_and_without_it() -> Result<()> {
+    on_every_static_library(&["-no-pie"], |made| {
+        let target = spin(&made.python)?;
+        let pid = target.pid().to_string();
+        let found = |how: &str| {
+            spins(&made.python, &pid, with_few_rights)?;
+            let dump = profiler(&["doctor", "--pid", &pid])?;
+            let said = format!("found by {how}");
+            ensure!(dump.stdout.contains(&said), "not {said}: {dump:?}");
+            Ok(())
+        };
+        found("its s").context("by its symbols for debuggers, or its section")?;
+        made.delete()?;
+        let how = if made.python.minor() >= (3, 13) {
+            "its table of offsets in memory"
+        } else {
+            "its interpreter in memory"
+        };
+        spins(&made.python, &pid, with_few_rights).context(how)
+    })
+}
+
+/// The loader adds nothing to a program of this kind: it has no library, and moves itself.
+#[test]
+fn an_interpreter_linked_with_its_c_library_is_found_once_its_symbols_are_gone() -> Result<()> {
+    on_every_static_library(&["-static-pie"], |made| {
+        let made = made
+            .change(kinds::strip)?
+            .change(kinds::drop_section_headers)?;
+        is_found_whole_and_deleted(&made).map(drop)
+    })
+}
+
+#[test]
+fn a_debug_build_is_read_as_any_other() -> Result<()> {
+    if !rung::reached(Rung::Live) {
+        return Ok(());
+    }
+    let Some(python) = kinds::debug() else {
+        rung::leave_out("there is no debug build: type `cargo xtask setup`");
+        return Ok(());
+    };
+    is_found_whole_and_deleted(&kinds::copied(&python)?).map(drop)
+}
+
+#[test]
+fn an_interpreter_built_against_musl_is_read_as_any_other() -> Result<()> {
+    if !rung::reached(Rung::Live) {
+        return Ok(());
+    }
+    let Some(python) = kinds::musl() else {
+        rung::leave_out("there is no interpreter built against musl in the cache's folder `musl`");
+        return Ok(());
+    };
+    let target = spin(&python)?;
+    spins(&python, &target.pid().to_string(), profiler)?;
+    is_profiled(target.pid(), "leaf")
+}
+
+/// PyInstaller's program is two processes: one unpacks and waits, its child is the Python.
+#[test]
+fn a_program_packed_into_one_file_is_found_and_its_parent_names_it() -> Result<()> {
+    use std::io::{BufRead, BufReader, Write};
+    if !rung::reached(Rung::Live) {
+        return Ok(());
+    }
+    let program = kinds::packed()?;
+    let mut parent = Command::new(&program)
+        .arg("5")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut stdin = parent.stdin.take().context("its stdin")?;
+    let mut lines = BufReader::new(parent.stdout.take().context("its stdout")?).lines();
+    let ready = lines.next().context("it said nothing")??;
+    let ready: Value = serde_json::from_str(&ready)?;
+    let pid = ready["pid"].as_i64().context("its pid")?;
+    let version = |at: usize| ready["version"][at].as_u64().unwrap_or_default();
+    let label = format!("{}.{}.{}", version(0), version(1), version(2));
+    let outcome = (|| {
+        stdin.write_all(b"go\n")?;
+        lines.next().context("it does not run")??;
+        let python = Python {
+            command: Vec::new(),
+            version: (0, 0, 0),
+            label,
+            root: None,
+        };
+        spins(&python, &pid.to_string(), profiler)?;
+        let child = nix::unistd::Pid::from_raw(i32::try_from(pid)?);
+        is_profiled(child, "leaf")?;
+        let refused = profiler(&["dump", "--pid", &parent.id().to_string()])?;
+        ensure!(refused.status.code() == Some(1), "{refused:?}");
+        let named = format!("`--pid {pid}`");
+        ensure!(refused.stderr.contains(&named), "{refused:?}");
+        Ok(())
+    })();
+    // It ends with its input, and takes its folder of unpacked files away.
+    drop(stdin);
+    let ended = parent.wait();
+    outcome.and_then(|()| Ok(ended.map(drop)?))
+}
+
+#[test]
+fn several_interpreters_with_a_gil_each_are_all_profiled() -> Result<()> {
+    on_every_python(|python| {
+        if python.minor() < (3, 12) {
+            return Ok(());
+        }
+        let mut target = Target::start(python, "sub_interpreters.py", &[])?;
+        target.tell("go")?;
+        target.expect("running")?;
+        let pid = target.pid().to_string();
+        let names = ["first", "second", "third"];
+        wait_until(|| {
+            let dump = dumped(&pid, profiler)?;
+            let inner = |name: &&str| {
+                let functions = functions(&dump, name).unwrap_or_default();
+                functions.contains(&format!("inner_{name}"))
+            };
+            Ok(names.iter().all(|name| inner(&name)))
+        })?;
+        if !rung::must_run(Rung::Kernel) {
+            return Ok(());
+        }
+        let finished = Running::on(target.pid(), &["-r", "499", "-d", "1s"])?;
+        let folded = finished.finish()?.success()?.folded()?;
+        let all = folded.total();
+        let each = ["inner_first", "inner_second"].map(|name| folded.with(name));
+        ensure!(
+            each.iter().all(|with| with * 10 > all * 2) && (each[0] + each[1]) * 100 >= all * 95,
+            "they have {each:?} of {all} samples"
+        );
+        Ok(())
+    })
+}
+
+/// Asked again until it is so, and not for ever.
+fn wait_until(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let started = std::time::Instant::now();
+    while !is_so()? {
+        if started.elapsed().as_secs() > 60 {
+            bail!("it never came to be");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_process_whose_first_thread_has_ended_is_alive() -> Result<()> {
+    on_every_python(|python| {
+        let mut target = Target::start(python, "main_thread_exits.py", &[])?;
+        target.tell("go")?;
+        target.expect("running")?;
+        let pid = target.pid().to_string();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        ensure!(stat.contains(") Z "), "its first thread lives: {stat}");
+        for way in [profiler as Way, with_few_rights] {
+            let dump = dumped(&pid, way)?;
+            let spins = functions(&dump, "spin_when_told")?;
+            ensure!(spins.contains(&"spin".to_owned()), "{dump}");
+            let reads = functions(&dump, "read")?;
+            ensure!(reads.first().is_some_and(|it| it == "command"), "{dump}");
+        }
+        is_profiled(target.pid(), "spin")?;
+        target.tell("stop")?;
+        target.done()?;
+        Ok(())
+    })
+}
+
+/// And it is over when its last thread is: the profile is written, and says so.
+#[test]
+fn the_end_of_a_process_whose_first_thread_has_ended_is_seen() -> Result<()> {
+    if !rung::reached(Rung::Kernel) {
+        return Ok(());
+    }
+    let Some(python) = pythons::any() else {
+        return Ok(());
+    };
+    let mut target = Target::start(python, "main_thread_exits.py", &[])?;
+    let mut running = Running::on(target.pid(), &["-r", "499"])?;
+    running.attached()?;
+    target.tell("go")?;
+    target.expect("running")?;
+    target.tell("stop")?;
+    target.done()?;
+    let finished = running.finish()?.success()?;
+    ensure!(finished.stderr.contains("the target ended"), "{finished:?}");
+    Ok(())
+}
+
+#[test]
+fn a_program_without_sys_among_its_modules_is_no_other() -> Result<()> {
+    on_every_python(|python| {
+        let mut target = Target::start(python, "without_sys.py", &[])?;
+        target.tell("go")?;
+        target.expect("running")?;
+        let dump = dumped(&target.pid().to_string(), profiler)?;
+        let threads = dump["threads"].as_array().context("threads")?;
+        let spins = threads.iter().any(|thread| {
+            let frames = thread["frames"].as_array().into_iter().flatten();
+            frames.clone().any(|frame| frame["function"] == "spin")
+        });
+        ensure!(spins, "{dump}");
+        is_profiled(target.pid(), "spin")
+    })
+}
+
+/// In namespaces of its own the check-list says whose paths it lists.
+#[test]
+fn where_no_interpreter_is_everything_that_was_tried_is_listed() -> Result<()> {
+    use std::io::{BufRead, BufReader, Write};
+    if !rung::reached(Rung::Kernel) {
+        return Ok(());
+    }
+    let check = |command: &[&str], said: &[&str]| {
+        let mut child = Command::new(command[0])
+            .args(&command[1..])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        // It has begun once it gives back what it was given.
+        let mut stdin = child.stdin.take().context("its stdin")?;
+        stdin.write_all(b"ready\n")?;
+        let mut stdout = BufReader::new(child.stdout.take().context("its stdout")?);
+        stdout.read_line(&mut String::new())?;
+        let finished = profiler(&["dump", "--pid", &child.id().to_string()])?;
+        drop(stdin);
+        child.wait()?;
+        ensure!(finished.status.code() == Some(1), "{finished:?}");
+        for said in said {
+            ensure!(finished.stderr.contains(said), "no `{said}`: {finished:?}");
+        }
+        Ok(())
+    };
+    let always = [
+        "no Python interpreter in it",
+        "/cat: looked for symbol `_PyRuntime` or section `.PyRuntime`: neither",
+        "/libc.so.6: looked for",
+        "writable memory: looked for the debug offsets",
+        "`pgrep -a python`",
+    ];
+    check(&["cat"], &always)?;
+    let elsewhere = [&always[..], &["which has its own mount namespace"]].concat();
+    check(&["unshare", "--mount", "cat"], &elsewhere)
+}
+
+/// What another user may not read is refused with what to type, also when it is no more on disk.
+#[test]
+fn a_deleted_interpreter_of_another_user_is_refused_with_what_to_type() -> Result<()> {
+    if !rung::reached(Rung::Kernel) {
+        return Ok(());
+    }
+    let Some(python) = pythons::any() else {
+        return Ok(());
+    };
+    let made = kinds::copied(python)?;
+    let target = spin(&made.python)?;
+    made.delete()?;
+    let folder = tempfile::tempdir()?;
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755))?;
+    let copy = folder.path().join("profiler");
+    std::fs::copy(profiler::binary()?, &copy)?;
+    let mut as_nobody = Command::new("setpriv");
+    as_nobody
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        .arg(&copy)
+        .args(["dump", "--pid", &target.pid().to_string()]);
+    let finished = Running::spawn(as_nobody, tempfile::tempdir()?)?.finish()?;
+    ensure!(finished.status.code() == Some(1), "{finished:?}");
+    ensure!(finished.stderr.contains("sudo"), "{finished:?}");
+    Ok(())
+}
