@@ -71,7 +71,7 @@ fn packed(cache: &Cache) -> Result<()> {
         let kept = std::fs::read(place.join(name));
         kept.is_ok_and(|kept| std::fs::read(targets.join(name)).is_ok_and(|now| now == kept))
     };
-    if PACKED.iter().all(|name| is_current(&name)) && place.join("dist/spin").exists() {
+    if PACKED.iter().all(is_current) && place.join("dist/spin").exists() {
         return Ok(());
     }
     let own = |python: &&tests::pythons::Python| python.root.is_none();

@@ -21,6 +21,11 @@ impl Default for Budget {
 }
 
 impl Budget {
+    #[cfg(test)]
+    pub(super) const fn of(bytes: u64) -> Self {
+        Self(Cell::new(bytes))
+    }
+
     /// Takes from it; false when not that much is left.
     pub(super) fn spend(&self, bytes: u64) -> bool {
         match self.0.get().checked_sub(bytes) {

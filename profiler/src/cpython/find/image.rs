@@ -258,4 +258,4 @@ fn symbols(facts: &mut ImageFacts, sections: &[Section], kind: u32, data: &Cache
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -151,6 +151,16 @@ pub fn search(
     files: &[MappedFile],
     images: &dyn OpenImage,
     memory: &dyn Memory,
+    enough: impl FnMut(&Found) -> bool,
+) -> Search {
+    search_within(Budget::default(), files, images, memory, enough)
+}
+
+fn search_within(
+    budget: Budget,
+    files: &[MappedFile],
+    images: &dyn OpenImage,
+    memory: &dyn Memory,
     mut enough: impl FnMut(&Found) -> bool,
 ) -> Search {
     let mut search = Search::default();
@@ -158,7 +168,7 @@ pub fn search(
         opener: images,
         memory,
         libc: libc_of(files),
-        budget: Budget::default(),
+        budget,
     };
     let mut images = images::in_order(files);
     for way in [Way::Memory, Way::File, Way::Symbols] {
@@ -376,3 +386,6 @@ fn told_by_memory(
     let word = memory.u64(py_version?).ok()?;
     Some((Version::from_word(word)?, false))
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,10 +5,10 @@ use std::io::Cursor;
 use super::*;
 
 /// A section: name, type, address, content, index of the section it links to.
-type Part<'a> = (&'a str, u32, u64, &'a [u8], u32);
+pub(in crate::cpython::find) type Part<'a> = (&'a str, u32, u64, &'a [u8], u32);
 
 /// An ELF file of one segment and these sections.
-fn elf(kind: u16, parts: &[Part<'_>]) -> Vec<u8> {
+pub(in crate::cpython::find) fn elf(kind: u16, parts: &[Part<'_>]) -> Vec<u8> {
     let mut names = vec![0];
     let mut contents: Vec<u8> = Vec::new();
     let mut headers = vec![[0_u8; 64]];

@@ -3,10 +3,13 @@
 //! What a target says of itself is the truth; each kind is made here from the interpreters of the
 //! machine.
 
-use std::os::unix::fs::PermissionsExt;
+mod alive;
+mod linked;
+mod refused;
+
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tests::kinds::{self, Made};
 use tests::profiler::{self, Finished, Running};
@@ -15,14 +18,14 @@ use tests::rung::{self, Rung};
 use tests::target::Target;
 
 /// `profiler` with all rights of this test.
-fn profiler(arguments: &[&str]) -> Result<Finished> {
+fn with_all_rights(arguments: &[&str]) -> Result<Finished> {
     profiler::run(arguments)
 }
 
 /// `profiler` of root with no other right than to read the memory of others.
 fn with_few_rights(arguments: &[&str]) -> Result<Finished> {
     if !nix::unistd::geteuid().is_root() {
-        return profiler(arguments);
+        return with_all_rights(arguments);
     }
     let mut command = Command::new("setpriv");
     command
@@ -103,9 +106,9 @@ fn on_every_python(check: impl Fn(&Python) -> Result<()>) -> Result<()> {
 fn is_found_whole_and_deleted(made: &Made) -> Result<Target> {
     let target = spin(&made.python)?;
     let pid = target.pid().to_string();
-    spins(&made.python, &pid, profiler)?;
+    spins(&made.python, &pid, with_all_rights)?;
     made.delete()?;
-    spins(&made.python, &pid, profiler).context("deleted")?;
+    spins(&made.python, &pid, with_all_rights).context("deleted")?;
     spins(&made.python, &pid, with_few_rights).context("deleted, with few rights")?;
     is_profiled(target.pid(), "leaf").context("deleted")?;
     Ok(target)
@@ -131,13 +134,13 @@ fn an_interpreter_that_a_program_has_loaded_on_another_thread_is_found() -> Resu
         };
         let target = is_found_whole_and_deleted(&made)?;
         let pid = target.pid().to_string();
-        let dump = dumped(&pid, profiler)?;
+        let dump = dumped(&pid, with_all_rights)?;
         ensure!(
             functions(&dump, "MainThread")?.contains(&"command".to_owned()),
             "Python's main thread is not the one that reads: {dump}"
         );
         let threads = dump["threads"].as_array().context("threads")?;
-        let first = threads.iter().find(|it| it["tid"].to_string() == pid);
+        let first = threads.iter().find(|it| it["tid"] == target.pid().as_raw());
         ensure!(
             first.is_some_and(|it| it["python"] == false),
             "the process's first thread is Python's: {dump}"
@@ -209,75 +212,12 @@ fn of_two_interpreters_in_one_process_the_busier_is_taken_and_the_other_named() 
         let made = kinds::embedded(one, Some(other))?.context("it has a library")?;
         let target = spin(&made.python)?;
         let pid = target.pid().to_string();
-        spins(one, &pid, profiler)?;
-        let dump = profiler(&["dump", "--pid", &pid])?.success()?;
+        spins(one, &pid, with_all_rights)?;
+        let dump = with_all_rights(&["dump", "--pid", &pid])?.success()?;
         let named = format!("a second interpreter, Python {}", other.label);
         ensure!(dump.stderr.contains(&named), "{dump:?}");
     }
     Ok(())
-}
-
-/// Each interpreter of the machine that brings its static library, linked anew.
-fn on_every_static_library(arguments: &[&str], check: impl Fn(Made) -> Result<()>) -> Result<()> {
-    if !rung::reached(Rung::Live) {
-        return Ok(());
-    }
-    let mut any = false;
-    for python in pythons::required() {
-        if python.root.is_none()
-            && let Some(made) = kinds::linked(python, arguments)?
-        {
-            any = true;
-            check(made).with_context(|| format!("on {}", python.label))?;
-        }
-    }
-    if !any {
-        rung::leave_out("no interpreter here has a static library");
-    }
-    Ok(())
-}
-
-/// As conda's and python.org's are: all in one program, at any address.
-#[test]
-fn an_interpreter_linked_into_its_program_is_found() -> Result<()> {
-    on_every_static_library(&["-pie", "-rdynamic"], |made| {
-        is_found_whole_and_deleted(&made).map(drop)
-    })
-}
-
-/// Such a program needs no dynamic symbols: then its file tells, and what it points to.
-#[test]
-fn an_interpreter_that_exports_nothing_is_found_by_its_file_and_without_it() -> Result<()> {
-    on_every_static_library(&["-no-pie"], |made| {
-        let target = spin(&made.python)?;
-        let pid = target.pid().to_string();
-        let found = |how: &str| {
-            spins(&made.python, &pid, with_few_rights)?;
-            let dump = profiler(&["doctor", "--pid", &pid])?;
-            let said = format!("found by {how}");
-            ensure!(dump.stdout.contains(&said), "not {said}: {dump:?}");
-            Ok(())
-        };
-        found("its s").context("by its symbols for debuggers, or its section")?;
-        made.delete()?;
-        let how = if made.python.minor() >= (3, 13) {
-            "its table of offsets in memory"
-        } else {
-            "its interpreter in memory"
-        };
-        spins(&made.python, &pid, with_few_rights).context(how)
-    })
-}
-
-/// The loader adds nothing to a program of this kind: it has no library, and moves itself.
-#[test]
-fn an_interpreter_linked_with_its_c_library_is_found_once_its_symbols_are_gone() -> Result<()> {
-    on_every_static_library(&["-static-pie"], |made| {
-        let made = made
-            .change(kinds::strip)?
-            .change(kinds::drop_section_headers)?;
-        is_found_whole_and_deleted(&made).map(drop)
-    })
 }
 
 #[test]
@@ -302,7 +242,7 @@ fn an_interpreter_built_against_musl_is_read_as_any_other() -> Result<()> {
         return Ok(());
     };
     let target = spin(&python)?;
-    spins(&python, &target.pid().to_string(), profiler)?;
+    spins(&python, &target.pid().to_string(), with_all_rights)?;
     is_profiled(target.pid(), "leaf")
 }
 
@@ -335,10 +275,10 @@ fn a_program_packed_into_one_file_is_found_and_its_parent_names_it() -> Result<(
             label,
             root: None,
         };
-        spins(&python, &pid.to_string(), profiler)?;
+        spins(&python, &pid.to_string(), with_all_rights)?;
         let child = nix::unistd::Pid::from_raw(i32::try_from(pid)?);
         is_profiled(child, "leaf")?;
-        let refused = profiler(&["dump", "--pid", &parent.id().to_string()])?;
+        let refused = with_all_rights(&["dump", "--pid", &parent.id().to_string()])?;
         ensure!(refused.status.code() == Some(1), "{refused:?}");
         let named = format!("`--pid {pid}`");
         ensure!(refused.stderr.contains(&named), "{refused:?}");
@@ -348,176 +288,4 @@ fn a_program_packed_into_one_file_is_found_and_its_parent_names_it() -> Result<(
     drop(stdin);
     let ended = parent.wait();
     outcome.and_then(|()| Ok(ended.map(drop)?))
-}
-
-#[test]
-fn several_interpreters_with_a_gil_each_are_all_profiled() -> Result<()> {
-    on_every_python(|python| {
-        if python.minor() < (3, 12) {
-            return Ok(());
-        }
-        let mut target = Target::start(python, "sub_interpreters.py", &[])?;
-        target.tell("go")?;
-        target.expect("running")?;
-        let pid = target.pid().to_string();
-        let names = ["first", "second", "third"];
-        wait_until(|| {
-            let dump = dumped(&pid, profiler)?;
-            let inner = |name: &&str| {
-                let functions = functions(&dump, name).unwrap_or_default();
-                functions.contains(&format!("inner_{name}"))
-            };
-            Ok(names.iter().all(|name| inner(&name)))
-        })?;
-        if !rung::must_run(Rung::Kernel) {
-            return Ok(());
-        }
-        let finished = Running::on(target.pid(), &["-r", "499", "-d", "1s"])?;
-        let folded = finished.finish()?.success()?.folded()?;
-        let all = folded.total();
-        let each = ["inner_first", "inner_second"].map(|name| folded.with(name));
-        ensure!(
-            each.iter().all(|with| with * 10 > all * 2) && (each[0] + each[1]) * 100 >= all * 95,
-            "they have {each:?} of {all} samples"
-        );
-        Ok(())
-    })
-}
-
-/// Asked again until it is so, and not for ever.
-fn wait_until(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
-    let started = std::time::Instant::now();
-    while !is_so()? {
-        if started.elapsed().as_secs() > 60 {
-            bail!("it never came to be");
-        }
-    }
-    Ok(())
-}
-
-#[test]
-fn a_process_whose_first_thread_has_ended_is_alive() -> Result<()> {
-    on_every_python(|python| {
-        let mut target = Target::start(python, "main_thread_exits.py", &[])?;
-        target.tell("go")?;
-        target.expect("running")?;
-        let pid = target.pid().to_string();
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        ensure!(stat.contains(") Z "), "its first thread lives: {stat}");
-        for way in [profiler as Way, with_few_rights] {
-            let dump = dumped(&pid, way)?;
-            let spins = functions(&dump, "spin_when_told")?;
-            ensure!(spins.contains(&"spin".to_owned()), "{dump}");
-            let reads = functions(&dump, "read")?;
-            ensure!(reads.first().is_some_and(|it| it == "command"), "{dump}");
-        }
-        is_profiled(target.pid(), "spin")?;
-        target.tell("stop")?;
-        target.done()?;
-        Ok(())
-    })
-}
-
-/// And it is over when its last thread is: the profile is written, and says so.
-#[test]
-fn the_end_of_a_process_whose_first_thread_has_ended_is_seen() -> Result<()> {
-    if !rung::reached(Rung::Kernel) {
-        return Ok(());
-    }
-    let Some(python) = pythons::any() else {
-        return Ok(());
-    };
-    let mut target = Target::start(python, "main_thread_exits.py", &[])?;
-    let mut running = Running::on(target.pid(), &["-r", "499"])?;
-    running.attached()?;
-    target.tell("go")?;
-    target.expect("running")?;
-    target.tell("stop")?;
-    target.done()?;
-    let finished = running.finish()?.success()?;
-    ensure!(finished.stderr.contains("the target ended"), "{finished:?}");
-    Ok(())
-}
-
-#[test]
-fn a_program_without_sys_among_its_modules_is_no_other() -> Result<()> {
-    on_every_python(|python| {
-        let mut target = Target::start(python, "without_sys.py", &[])?;
-        target.tell("go")?;
-        target.expect("running")?;
-        let dump = dumped(&target.pid().to_string(), profiler)?;
-        let threads = dump["threads"].as_array().context("threads")?;
-        let spins = threads.iter().any(|thread| {
-            let frames = thread["frames"].as_array().into_iter().flatten();
-            frames.clone().any(|frame| frame["function"] == "spin")
-        });
-        ensure!(spins, "{dump}");
-        is_profiled(target.pid(), "spin")
-    })
-}
-
-/// In namespaces of its own the check-list says whose paths it lists.
-#[test]
-fn where_no_interpreter_is_everything_that_was_tried_is_listed() -> Result<()> {
-    use std::io::{BufRead, BufReader, Write};
-    if !rung::reached(Rung::Kernel) {
-        return Ok(());
-    }
-    let check = |command: &[&str], said: &[&str]| {
-        let mut child = Command::new(command[0])
-            .args(&command[1..])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        // It has begun once it gives back what it was given.
-        let mut stdin = child.stdin.take().context("its stdin")?;
-        stdin.write_all(b"ready\n")?;
-        let mut stdout = BufReader::new(child.stdout.take().context("its stdout")?);
-        stdout.read_line(&mut String::new())?;
-        let finished = profiler(&["dump", "--pid", &child.id().to_string()])?;
-        drop(stdin);
-        child.wait()?;
-        ensure!(finished.status.code() == Some(1), "{finished:?}");
-        for said in said {
-            ensure!(finished.stderr.contains(said), "no `{said}`: {finished:?}");
-        }
-        Ok(())
-    };
-    let always = [
-        "no Python interpreter in it",
-        "/cat: looked for symbol `_PyRuntime` or section `.PyRuntime`: neither",
-        "/libc.so.6: looked for",
-        "writable memory: looked for the debug offsets",
-        "`pgrep -a python`",
-    ];
-    check(&["cat"], &always)?;
-    let elsewhere = [&always[..], &["which has its own mount namespace"]].concat();
-    check(&["unshare", "--mount", "cat"], &elsewhere)
-}
-
-/// What another user may not read is refused with what to type, also when it is no more on disk.
-#[test]
-fn a_deleted_interpreter_of_another_user_is_refused_with_what_to_type() -> Result<()> {
-    if !rung::reached(Rung::Kernel) {
-        return Ok(());
-    }
-    let Some(python) = pythons::any() else {
-        return Ok(());
-    };
-    let made = kinds::copied(python)?;
-    let target = spin(&made.python)?;
-    made.delete()?;
-    let folder = tempfile::tempdir()?;
-    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755))?;
-    let copy = folder.path().join("profiler");
-    std::fs::copy(profiler::binary()?, &copy)?;
-    let mut as_nobody = Command::new("setpriv");
-    as_nobody
-        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
-        .arg(&copy)
-        .args(["dump", "--pid", &target.pid().to_string()]);
-    let finished = Running::spawn(as_nobody, tempfile::tempdir()?)?.finish()?;
-    ensure!(finished.status.code() == Some(1), "{finished:?}");
-    ensure!(finished.stderr.contains("sudo"), "{finished:?}");
-    Ok(())
 }
