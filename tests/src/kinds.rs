@@ -176,13 +176,8 @@ pub fn embedded(python: &Python, second: Option<&Python>) -> Result<Option<Made>
     }))
 }
 
-/// A program of another name with the interpreter's static library in it. None when the machine
-/// has none of it.
-///
-/// # Errors
-///
-/// When it cannot be built from it.
-pub fn linked(python: &Python, arguments: &[&str]) -> Result<Option<Made>> {
+/// Its static library, and the words with which its own libraries are linked.
+fn static_library(python: &Python) -> Result<Option<(PathBuf, Vec<String>)>> {
     const ASK: &str = "import sysconfig as s; v = s.get_config_var; print(v('LIBPL'));\
         print(v('LIBS'), v('SYSLIBS'), v('MODLIBS'))";
     let output = Command::new(&python.command[0])
@@ -193,7 +188,8 @@ pub fn linked(python: &Python, arguments: &[&str]) -> Result<Option<Made>> {
     let place = lines
         .next()
         .context("it does not say where its library is")?;
-    let needs: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
+    let needs = lines.next().unwrap_or_default().split(' ');
+    let needs = needs.filter(|word| word.starts_with("-l"));
     let (major, minor) = python.minor();
     // Where there are two, the other one is for fixed addresses.
     let names = [
@@ -201,24 +197,38 @@ pub fn linked(python: &Python, arguments: &[&str]) -> Result<Option<Made>> {
         format!("libpython{major}.{minor}.a"),
     ];
     let mut libraries = names.iter().map(|name| Path::new(place).join(name));
-    let Some(library) = libraries.find(|path| path.is_file()) else {
-        return Ok(None);
-    };
+    let library = libraries.find(|path| path.is_file());
+    Ok(library.map(|library| (library, needs.map(str::to_owned).collect())))
+}
+
+/// Whether a program can be linked with it.
+#[must_use]
+pub fn has_static_library(python: &Python) -> bool {
+    matches!(static_library(python), Ok(Some(_)))
+}
+
+/// A program of another name with the interpreter's static library in it.
+///
+/// # Errors
+///
+/// When the machine has none of it, or it cannot be built from it.
+pub fn linked(python: &Python, arguments: &[&str]) -> Result<Made> {
+    let (library, needs) = static_library(python)?.context("it has no static library")?;
     let (folder, inside) = folder(python)?;
     let program = folder.path().join("worker");
     let library = text(&library);
     let mut all = vec![library.as_str()];
     all.extend(arguments);
-    all.extend(needs.iter().filter(|word| word.starts_with("-l")));
+    all.extend(needs.iter().map(String::as_str));
     compile(OWN_PYTHON, &program, &all)?;
-    Ok(Some(Made {
+    Ok(Made {
         python: Python {
             command: vec![text(&inside.join("worker"))],
             ..python.clone()
         },
         files: vec![program],
         _folder: folder,
-    }))
+    })
 }
 
 /// Takes away all that `strip` can take.
