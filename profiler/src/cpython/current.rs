@@ -17,12 +17,7 @@ use crate::words::{PthreadId, RemoteAddr, ThreadStateAddr};
 const STORAGE_FOLLOWS: u8 = 12;
 
 /// Puts the current state of each thread behind its other ones.
-pub(super) fn last(
-    runtime: &Runtime,
-    memory: &dyn Memory,
-    holder: Option<ThreadStateAddr>,
-    states: &mut [ThreadState],
-) {
+pub(super) fn last(runtime: &Runtime, memory: &dyn Memory, states: &mut [ThreadState]) {
     let mut places: FxHashMap<PthreadId, Places> = FxHashMap::default();
     for (index, state) in states.iter().enumerate() {
         let place = places.entry(state.pthread_id).or_default();
@@ -34,6 +29,7 @@ pub(super) fn last(
         return;
     }
     let hops = plan::hops(runtime, memory);
+    let holder = runtime.current_holder(memory).ok().flatten();
     for (thread, place) in &mut places {
         place.wanted = if runtime.version().is_at_least(STORAGE_FOLLOWS) {
             by_storage(memory, *thread, &hops)

@@ -203,7 +203,7 @@ impl Runtime {
                 next = self.state_word(&block, self.layout.tstate.next);
             }
         }
-        current::last(self, memory, holder, &mut states);
+        current::last(self, memory, &mut states);
         Ok(states)
     }
 
@@ -300,7 +300,10 @@ impl Runtime {
         Some(self.found.runtime.plus(offset.into()))
     }
 
-    fn current_holder(&self, memory: &dyn Memory) -> Result<Option<ThreadStateAddr>, ReadError> {
+    pub(super) fn current_holder(
+        &self,
+        memory: &dyn Memory,
+    ) -> Result<Option<ThreadStateAddr>, ReadError> {
         let Some(place) = self.holder_addr() else {
             return Ok(None);
         };
