@@ -189,11 +189,13 @@ impl Session {
             let thread = self.people.index(
                 &self.attached,
                 &mut self.builder,
-                tid,
-                None,
-                tls_base,
-                state,
-                MonotonicNs(account.since),
+                Stranger {
+                    tid,
+                    sp: None,
+                    tls_base,
+                    state,
+                    at: MonotonicNs(account.since),
+                },
             );
             self.off.sleepers.insert(tid, Sleeper::new(thread));
         }
