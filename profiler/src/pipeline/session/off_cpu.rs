@@ -12,7 +12,8 @@ use crate::{
     aggregate::{Place, ThreadIndex},
     pipeline::{
         absence::{Absence, Away, Stretch},
-        books, people,
+        books,
+        people::{self, Stranger},
         sampler::futex_of,
         stacks::{self, ChainId},
     },
