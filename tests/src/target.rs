@@ -39,11 +39,19 @@ const SCRIPTS: &[(&str, &str)] = &[
         "known_stacks.py",
         include_str!("../targets/known_stacks.py"),
     ),
+    (
+        "main_thread_exits.py",
+        include_str!("../targets/main_thread_exits.py"),
+    ),
     ("origin.py", include_str!("../targets/origin.py")),
     ("short_calls.py", include_str!("../targets/short_calls.py")),
     ("sleepers.py", include_str!("../targets/sleepers.py")),
     ("spin.py", include_str!("../targets/spin.py")),
     ("threads.py", include_str!("../targets/threads.py")),
+    (
+        "sub_interpreters.py",
+        include_str!("../targets/sub_interpreters.py"),
+    ),
     (
         "two_spinners.py",
         include_str!("../targets/two_spinners.py"),
@@ -64,6 +72,7 @@ const SCRIPTS: &[(&str, &str)] = &[
         "work_and_sleep.py",
         include_str!("../targets/work_and_sleep.py"),
     ),
+    ("without_sys.py", include_str!("../targets/without_sys.py")),
 ];
 
 /// What a thread of a target says of itself when its work is done.

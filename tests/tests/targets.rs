@@ -75,6 +75,9 @@ fn all_of(python: &Python) -> Result<()> {
     let collects_explicitly = ["0.1", "explicit", "bystander"];
     check_once(python, "collects.py", &collects_explicitly, &collects).context("collects")?;
     check_once(python, "in_step.py", &["1", "0.05"], &["major", "minor"]).context("in_step")?;
+    check(python, "main_thread_exits.py", &[]).context("main_thread_exits")?;
+    check(python, "sub_interpreters.py", &[]).context("sub_interpreters")?;
+    check(python, "without_sys.py", &[]).context("without_sys")?;
 
     let mut origin = Target::start(python, "origin.py", &["1", "0", "1000", "1"])?;
     origin.tell("go")?;

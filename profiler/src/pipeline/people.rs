@@ -138,16 +138,16 @@ struct Place {
     weighed: DurationNs,
 }
 
-/// What a thread's first tick told of it.
+/// What a tick or a look told of a thread.
 #[derive(Clone, Copy, Debug)]
-struct Stranger {
-    tid: Tid,
-    /// None when it was never sampled.
-    sp: Option<RemoteAddr>,
-    tls_base: PthreadId,
-    state: Option<ThreadStateAddr>,
+pub(super) struct Stranger {
+    pub(super) tid: Tid,
+    /// None when no tick met it.
+    pub(super) sp: Option<RemoteAddr>,
+    pub(super) tls_base: PthreadId,
+    pub(super) state: Option<ThreadStateAddr>,
     /// When it was there.
-    at: MonotonicNs,
+    pub(super) at: MonotonicNs,
 }
 
 impl People {
@@ -156,19 +156,9 @@ impl People {
         &mut self,
         process: &impl Witness,
         builder: &mut ProfileBuilder,
-        tid: Tid,
-        sp: Option<RemoteAddr>,
-        tls_base: PthreadId,
-        state: Option<ThreadStateAddr>,
-        at: MonotonicNs,
+        stranger: Stranger,
     ) -> ThreadIndex {
-        let stranger = Stranger {
-            tid,
-            sp,
-            tls_base,
-            state,
-            at,
-        };
+        let Stranger { tid, state, .. } = stranger;
         let Some(place) = self.living.get_mut(&tid) else {
             return self.welcome(process, builder, stranger);
         };

@@ -182,11 +182,13 @@ impl Run {
         let index = self.people.index(
             &self.process,
             &mut self.builder,
-            Tid(tid),
-            sp,
-            id,
-            state,
-            BEFORE,
+            Stranger {
+                tid: Tid(tid),
+                sp,
+                tls_base: id,
+                state,
+                at: BEFORE,
+            },
         );
         index.0
     }

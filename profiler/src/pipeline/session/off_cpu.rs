@@ -12,7 +12,8 @@ use crate::{
     aggregate::{Place, ThreadIndex},
     pipeline::{
         absence::{Absence, Away, Stretch},
-        books, people,
+        books,
+        people::{self, Stranger},
         sampler::futex_of,
         stacks::{self, ChainId},
     },
@@ -189,11 +190,13 @@ impl Session {
             let thread = self.people.index(
                 &self.attached,
                 &mut self.builder,
-                tid,
-                None,
-                tls_base,
-                state,
-                MonotonicNs(account.since),
+                Stranger {
+                    tid,
+                    sp: None,
+                    tls_base,
+                    state,
+                    at: MonotonicNs(account.since),
+                },
             );
             self.off.sleepers.insert(tid, Sleeper::new(thread));
         }
