@@ -20,6 +20,10 @@ use crate::pythons::Python;
 const SCRIPTS: &[(&str, &str)] = &[
     ("truth.py", include_str!("../targets/truth.py")),
     (
+        "blocked_threads.py",
+        include_str!("../targets/blocked_threads.py"),
+    ),
+    (
         "busy_threads.py",
         include_str!("../targets/busy_threads.py"),
     ),
@@ -47,7 +51,6 @@ const SCRIPTS: &[(&str, &str)] = &[
         "two_spinners.py",
         include_str!("../targets/two_spinners.py"),
     ),
-    ("waits.py", include_str!("../targets/waits.py")),
 ];
 
 /// What a thread of a target says of itself when its work is done.
