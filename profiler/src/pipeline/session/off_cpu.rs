@@ -13,7 +13,7 @@ use super::{Python, Session};
 use crate::{
     aggregate::ThreadIndex,
     pipeline::{
-        absence::Absence,
+        absence::{Absence, Meeting},
         people::{self, Stranger},
         sampler::futex_of,
         stacks::{self, ChainId},
@@ -44,7 +44,7 @@ struct Met {
     behind: Option<ThreadIndex>,
     generation: Generation,
     since: MonotonicNs,
-    runnable: bool,
+    how: Meeting,
     /// The round of the first look.
     round: u64,
 }
@@ -115,7 +115,7 @@ impl OffCpu {
 }
 
 impl Session {
-    /// One round: every thread that was off the CPU at `due` and still is counts once.
+    /// One round: every thread that is off the CPU counts once.
     pub(in crate::pipeline) fn look_off_cpu(&mut self, accounts: &Accounts, due: MonotonicNs) {
         self.off.round += 1;
         let mut again = Vec::new();
@@ -162,10 +162,6 @@ impl Session {
             self.off.places[slot.0 as usize] = dealt_with;
             return None;
         }
-        if account.off_state == 0 && account.since >= due.0 {
-            // It ran at that time, and more likely than not it was us who took its CPU.
-            return None;
-        }
         let Some((met, chain)) = self.look(accounts, slot, &account, due) else {
             return Some(account);
         };
@@ -178,7 +174,7 @@ impl Session {
 
     fn meet(&mut self, account: &Account, met: Met) {
         let sleeper = self.sleeper(account);
-        sleeper.absence.meet(account, met.runnable);
+        sleeper.absence.meet(account, met.how);
         sleeper.met = Some(met);
     }
 
@@ -250,7 +246,7 @@ impl Session {
             behind: None,
             generation: Generation(account.generation),
             since: MonotonicNs(account.since),
-            runnable: could_run(account, due),
+            how: meeting(account, due),
             round: self.off.round,
         };
         let mut chain = None;
@@ -338,16 +334,23 @@ impl Session {
             behind: None,
             generation: Generation(account.generation),
             since: MonotonicNs(account.since),
-            runnable: could_run(account, due),
+            how: meeting(account, due),
             round: self.off.round,
         };
         self.meet(account, met);
     }
 }
 
-/// Whether a thread off the CPU could run at that time.
-const fn could_run(account: &Account, at: MonotonicNs) -> bool {
-    account.off_state == 0 || (account.woken_ns != 0 && account.woken_ns <= at.0)
+/// How a look that was due at that time came upon a thread.
+const fn meeting(account: &Account, due: MonotonicNs) -> Meeting {
+    if account.off_state == 0 && account.since >= due.0 {
+        // More likely than not it was us who took its CPU.
+        Meeting::Preempted
+    } else if account.off_state == 0 || (account.woken_ns != 0 && account.woken_ns <= due.0) {
+        Meeting::Runnable
+    } else {
+        Meeting::Blocked
+    }
 }
 
 /// The system call in which a thread went off the CPU, asleep or preempted.

@@ -6,7 +6,7 @@ use super::{Session, Sleeper};
 use crate::{
     aggregate::Place,
     pipeline::{
-        absence::{Away, Stretch},
+        absence::{Away, Meeting, Stretch},
         books, stacks,
     },
     sample::{Activity, FramesFrom, Gc, Gil, Handling, Sample, Wait},
@@ -43,7 +43,7 @@ impl Session {
                 let share = length.runnable as f64 / (length.blocked + length.runnable) as f64;
                 (f64::from(looks) * share).round() as u32
             }
-            _ if runnable > 0 || met.runnable => looks,
+            _ if runnable > 0 || met.how != Meeting::Blocked => looks,
             _ => 0,
         };
         let end = met.since.0 + blocked;
