@@ -143,15 +143,19 @@ fn resume(place: Place, now: u64) {
     }
 }
 
-/// The account of the running thread for a tick: its generation, and its nanoseconds on a CPU up
-/// to `now`. Opens the account if there is none.
+/// The account of the running thread for a tick: its generation, its nanoseconds on a CPU up to
+/// `now`, and since when it has been on this one. Opens the account if there is none.
 #[inline(always)]
-pub fn at_tick(plan: &Plan, tgid: u32, tid: u32, tls_base: u64, now: u64) -> (u64, u64) {
+pub fn at_tick(plan: &Plan, tgid: u32, tid: u32, tls_base: u64, now: u64) -> (u64, u64, u64) {
     let Some(place) = running(plan, tgid, tid) else {
-        return (0, 0);
+        return (0, 0, 0);
     };
     set!(place, tls_base, tls_base);
-    (get!(place, generation), on_cpu_until(place, now))
+    (
+        get!(place, generation),
+        on_cpu_until(place, now),
+        get!(place, since),
+    )
 }
 
 /// An account's nanoseconds on a CPU, with the stretch that still runs.

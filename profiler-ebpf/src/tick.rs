@@ -32,8 +32,8 @@ pub fn tick<const LOOPS: bool>(ctx: &PerfEventContext) {
         counters.elsewhere += u64::from(periods);
         return;
     };
-    counters.ticks += u64::from(periods);
     let Some(scratch) = SCRATCH.get_ptr_mut(0) else {
+        counters.ticks += u64::from(periods);
         counters.losses[NO_SCRATCH as usize] += u64::from(periods);
         return;
     };
@@ -69,6 +69,22 @@ fn beat(now: u64) -> u32 {
     passed as u32
 }
 
+/// How many of the periods that a late tick stands for are this thread's: no more than it has been on
+/// the CPU. Before that, the CPU was idle or another's.
+#[inline(always)]
+fn own_periods(periods: u32, stretch_ns: u64) -> u32 {
+    let period = SETTINGS.load().period_ns;
+    if periods <= 1 || period == 0 {
+        return periods;
+    }
+    let most = stretch_ns / period + 1;
+    if most < u64::from(periods) {
+        most as u32
+    } else {
+        periods
+    }
+}
+
 #[inline(always)]
 #[expect(
     clippy::too_many_arguments,
@@ -86,7 +102,11 @@ fn sample<const LOOPS: bool>(
 ) {
     let task = Task::current();
     let tls_base = task.tls_base();
-    let (generation, on_cpu_ns) = switch::at_tick(plan, tgid, tid, tls_base, now);
+    let (generation, on_cpu_ns, since) = switch::at_tick(plan, tgid, tid, tls_base, now);
+    let own = own_periods(periods, now.saturating_sub(since));
+    counters.elsewhere += u64::from(periods - own);
+    counters.ticks += u64::from(own);
+    let periods = own;
     let mut record = SampleRecord {
         head: RecordHead {
             kind: KIND_SAMPLE,

@@ -7,6 +7,7 @@ lets the other's go, each time in another family: a stack put together from two 
 """
 import sys
 import threading
+import time
 
 from truth import Worker, command, ready, say
 
@@ -28,8 +29,12 @@ stop = False
 def work(own, other):
     try:
         while not stop:
-            f_0(own, other); f_1(own, other); f_2(own, other)
-            f_3(own, other); f_4(own, other); f_5(own, other)
+            for _ in range(200):
+                f_0(own, other); f_1(own, other); f_2(own, other)
+                f_3(own, other); f_4(own, other); f_5(own, other)
+            # Else the main thread may wait minutes for its turn: who lets the GIL go has it again
+            # before one that is woken up.
+            time.sleep(0.002)
     except RuntimeError:
         pass  # a lock was let go twice: the main thread ends the game
 
