@@ -39,6 +39,6 @@ if __name__ == "__main__":
     main = account("main")
     for key in ["cpu_s", "stat_s", "runnable_s"]:
         main[key] -= before[key]
-    main["spent_s"] = {"lock": joined - main["cpu_s"] - main["runnable_s"]}
+    main["spent_s"] = {"lock": joined - main["cpu_s"]}
     say("done", threads=[main] + accounts_of(workers))
     command()
