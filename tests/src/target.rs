@@ -21,6 +21,10 @@ use crate::pythons::Python;
 const SCRIPTS: &[(&str, &str)] = &[
     ("truth.py", include_str!("../targets/truth.py")),
     (
+        "blocked_threads.py",
+        include_str!("../targets/blocked_threads.py"),
+    ),
+    (
         "busy_threads.py",
         include_str!("../targets/busy_threads.py"),
     ),
@@ -67,7 +71,6 @@ const SCRIPTS: &[(&str, &str)] = &[
         include_str!("../targets/pipe_ping_pong.py"),
     ),
     ("reasons.py", include_str!("../targets/reasons.py")),
-    ("waits.py", include_str!("../targets/waits.py")),
     (
         "work_and_sleep.py",
         include_str!("../targets/work_and_sleep.py"),

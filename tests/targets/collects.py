@@ -24,10 +24,11 @@ class Clock:
         self.count = 0
 
     def begin(self):
-        self.wall, self.cpu = time.perf_counter(), time.thread_time()
+        self.cpu, self.wall = time.thread_time(), time.perf_counter()
 
     def end(self):
-        cpu, wall = time.thread_time(), time.perf_counter()
+        # All time first: a thread's own is a system call, and where one ends it may wait for a CPU.
+        wall, cpu = time.perf_counter(), time.thread_time()
         self.last_s = cpu - self.cpu
         self.cpu_s += self.last_s
         self.wall_s += wall - self.wall

@@ -53,7 +53,7 @@ fn all_of(python: &Python) -> Result<()> {
     check(python, "generators.py", &[]).context("generators")?;
     check(python, "gil_waiters.py", &[]).context("gil_waiters")?;
     check(python, "exceptions.py", &[]).context("exceptions")?;
-    check(python, "waits.py", &[]).context("waits")?;
+    check(python, "blocked_threads.py", &[]).context("blocked_threads")?;
     check(python, "busy_threads.py", &["3"]).context("busy_threads")?;
     check(python, "c_call.py", &[]).context("c_call")?;
     check(python, "lock_ping_pong.py", &["20"]).context("lock_ping_pong")?;

@@ -150,7 +150,7 @@ fn check_stopped(target: &Target) -> Result<()> {
 }
 
 fn check_collector(python: &Python) -> Result<()> {
-    let mut target = Target::start(python, "waits.py", &[])?;
+    let mut target = Target::start(python, "blocked_threads.py", &[])?;
     target.tell("go")?;
     target.tell("collect")?;
     let dump = Dump::once(&target, |dump| dump.is("collector", "gc", "collecting"))?;
@@ -196,7 +196,7 @@ fn on_every_python(check: impl Fn(&Python) -> Result<()>) -> Result<()> {
 #[test]
 fn a_dump_says_what_each_thread_waits_for_and_how_long() -> Result<()> {
     on_every_python(|python| {
-        let mut target = Target::start(python, "waits.py", &[])?;
+        let mut target = Target::start(python, "blocked_threads.py", &[])?;
         check_reasons(&target)?;
         target.tell("go")?;
         target.expect("running")?;
