@@ -91,23 +91,18 @@ pub struct Account {
     pub cpu_s: f64,
     /// Its CPU seconds, by `utime + stime` of `/proc`.
     pub stat_s: f64,
-    /// The seconds for which it waited for a CPU, by `schedstat` of `/proc`.
+    /// The seconds for which it waited for a CPU, by `schedstat` of `/proc`; from Linux 6.12 on
+    /// some of its sleep can be in it.
     pub runnable_s: f64,
     /// The seconds that its function took, where it says so.
     #[serde(default)]
     pub wall_s: f64,
-    /// The seconds of those in which it was neither on a CPU nor waiting for one.
-    #[serde(default)]
-    pub blocked_s: f64,
     /// The seconds from before its birth until after its end, where it says so.
     #[serde(default)]
     pub life_s: f64,
-    /// What it measured on its way, by name: seconds.
+    /// What it measured on its way, by name: seconds, as a rule those off the CPU.
     #[serde(default)]
     pub spent_s: BTreeMap<String, f64>,
-    /// By how much the sum of that may be too large, on a machine with others at work.
-    #[serde(default)]
-    pub unsure_s: f64,
 }
 
 impl Account {

@@ -36,9 +36,10 @@ if __name__ == "__main__":
     for worker in workers:
         worker.join()
     joined = time.perf_counter() - begin
+    ended = accounts_of(workers)
     main = account("main")
     for key in ["cpu_s", "stat_s", "runnable_s"]:
         main[key] -= before[key]
-    main["spent_s"] = {"lock": joined - main["cpu_s"] - main["runnable_s"]}
-    say("done", threads=[main] + accounts_of(workers))
+    main["spent_s"] = {"lock": joined}
+    say("done", threads=[main] + ended)
     command()

@@ -23,7 +23,10 @@ def command():
 
 
 def kept_waiting():
-    """For how long this thread could have run and had no CPU, by the kernel."""
+    """For how long this thread could have run and had no CPU, by the kernel, at the most.
+
+    From 6.12 on, a sleeper that the kernel has not yet taken off its queue counts as well.
+    """
     with open("/proc/thread-self/schedstat") as stat:
         return int(stat.read().split()[1]) / 1e9
 
@@ -53,7 +56,6 @@ class Worker(threading.Thread):
     def __init__(self, body, *args):
         super().__init__(name=body.__name__)
         self.body, self.args, self.account, self.spent = body, args, None, {}
-        self.unsure = 0.0
 
     def start(self):
         self.born = time.perf_counter()
@@ -61,28 +63,17 @@ class Worker(threading.Thread):
 
     def run(self):
         begin = time.perf_counter()
-        before = account(None)
         self.body(*self.args)
         self.account = account(self.body.__name__)
         self.account["wall_s"] = time.perf_counter() - begin
-        off = sum(before[key] - self.account[key] for key in ["cpu_s", "runnable_s"])
-        self.account["blocked_s"] = self.account["wall_s"] + off
-        self.account["spent_s"], self.account["unsure_s"] = self.spent, self.unsure
+        self.account["spent_s"] = self.spent
 
     def spend(self, on, function, *args):
-        """Calls the function and keeps, under a name, for how long it was blocked.
-
-        Reading how long it was kept waiting can keep it waiting: by so much it is unsure.
-        """
-        outer = kept_waiting()
-        inner, ran, wall = kept_waiting(), time.thread_time(), time.perf_counter()
+        """Calls the function and keeps, under a name, for how long it was not on a CPU."""
+        ran, wall = time.thread_time(), time.perf_counter()
         function(*args)
-        wall = time.perf_counter() - wall
-        ran = time.thread_time() - ran
-        inner = kept_waiting() - inner
-        outer = kept_waiting() - outer
-        self.unsure += outer - inner
-        self.spent[on] = self.spent.get(on, 0.0) + wall - ran - inner
+        wall, ran = time.perf_counter() - wall, time.thread_time() - ran
+        self.spent[on] = self.spent.get(on, 0.0) + wall - ran
 
 
 def accounts_of(workers):

@@ -116,13 +116,18 @@ fn origin(python: &Python, rate: &str, sleep: &str, report: &mut Report) -> Resu
                     account.cpu_s,
                     &on_cpu,
                 );
-                let asleep = |entry: &Entry| entry.is_blocked_in("sleep");
+                let asleep = |entry: &Entry| {
+                    let named = entry.is_blocked_in("sleep") || goes_on(entry);
+                    profile.is_in(entry, "spend") && named
+                };
                 let truth = account.spent("sleep")?;
                 add(account, "origin: half_sleep asleep", truth, &asleep);
             }
             _ => {
-                let joins =
-                    |entry: &Entry| profile.is_in(entry, "join") && entry.is_blocked_in("lock");
+                let joins = |entry: &Entry| {
+                    let named = entry.is_blocked_in("lock") || goes_on(entry);
+                    profile.is_in(entry, "join") && named
+                };
                 add(
                     account,
                     "origin: main in join",
