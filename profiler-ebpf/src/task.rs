@@ -1,9 +1,22 @@
 //! Fields of the kernel's task, at the offsets that user space found in the kernel's BTF.
 
-use aya_ebpf::{bindings::task_struct, helpers};
-use profiler_common::walk::Block;
+use aya_ebpf::{
+    bindings::{pt_regs, task_struct},
+    helpers,
+};
+use profiler_common::{offsets::NO_FIELD, walk::Block};
 
 use crate::maps::OFFSETS;
+
+/// The bits of a code segment that say user mode.
+pub const USER_MODE: u64 = 3;
+
+/// Whether this kernel has no `bpf_task_pt_regs`. It is known at the load, so the verifier drops
+/// the other road, and with it the helpers that an old kernel does not know.
+#[inline(always)]
+fn finds_registers_itself() -> bool {
+    OFFSETS.load().task_stack != NO_FIELD
+}
 
 /// A task, as the kernel hands it to a program.
 #[derive(Clone, Copy)]
@@ -14,8 +27,14 @@ impl Task {
     #[inline(always)]
     pub fn current() -> Self {
         // SAFETY: a helper without arguments; its result is a valid task for as long as the
-        // program runs.
-        Self(unsafe { helpers::bpf_get_current_task_btf() })
+        // program runs. Only the second, of 5.11, gives a task that `bpf_task_pt_regs` takes.
+        Self(unsafe {
+            if finds_registers_itself() {
+                helpers::bpf_get_current_task() as *mut task_struct
+            } else {
+                helpers::bpf_get_current_task_btf()
+            }
+        })
     }
 
     /// A task that a tracepoint passed.
@@ -29,6 +48,14 @@ impl Task {
     fn u32(self, offset: u32) -> u32 {
         // SAFETY: the helper checks the address and fails cleanly.
         unsafe { helpers::bpf_probe_read_kernel(self.0.byte_add(offset as usize).cast::<u32>()) }
+            .unwrap_or(0)
+    }
+
+    /// The same for a 64-bit field.
+    #[inline(always)]
+    fn u64(self, offset: u32) -> u64 {
+        // SAFETY: as in `u32`.
+        unsafe { helpers::bpf_probe_read_kernel(self.0.byte_add(offset as usize).cast::<u64>()) }
             .unwrap_or(0)
     }
 
@@ -59,10 +86,7 @@ impl Task {
     /// `thread.fsbase`: the TLS base on x86-64, kept in the task since `arch_prctl` set it.
     #[inline(always)]
     pub fn tls_base(self) -> u64 {
-        let offset = OFFSETS.load().task_fsbase as usize;
-        // SAFETY: as in `u32`.
-        unsafe { helpers::bpf_probe_read_kernel(self.0.byte_add(offset).cast::<u64>()) }
-            .unwrap_or(0)
+        self.u64(OFFSETS.load().task_fsbase)
     }
 
     /// The registers the thread left user mode with, read into `block`; false if there are none.
@@ -73,12 +97,21 @@ impl Task {
         // SAFETY: the helper takes the task the kernel gave; the read checks the address and is
         // within the block.
         unsafe {
-            let regs = helpers::bpf_task_pt_regs(self.0);
-            helpers::generated::bpf_probe_read_kernel(
+            let regs = if finds_registers_itself() {
+                let offsets = OFFSETS.load();
+                let stack = self.u64(offsets.task_stack);
+                stack.wrapping_add(u64::from(offsets.stack_regs))
+            } else {
+                helpers::bpf_task_pt_regs(self.0) as u64
+            };
+            let read = helpers::generated::bpf_probe_read_kernel(
                 core::ptr::from_mut(block).cast(),
                 PT_REGS_BYTES,
                 regs as *const _,
-            ) == 0
+            );
+            // What lies at the end of a stack of another size came from no user mode.
+            const CS: u32 = core::mem::offset_of!(pt_regs, cs) as u32;
+            read == 0 && (!finds_registers_itself() || block.u64(CS) & USER_MODE == USER_MODE)
         }
     }
 }

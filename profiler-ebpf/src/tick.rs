@@ -11,12 +11,12 @@ use profiler_common::{
 use crate::{
     maps::{self, BEATS, OFFSETS, PLANS, SCRATCH, SETTINGS, Scratch},
     pychain, state, switch,
-    task::Task,
+    task::{Task, USER_MODE},
 };
 
 /// Entry: everything that is no target returns after one lookup.
 #[inline(always)]
-pub fn tick<const LOOPS: bool>(ctx: &PerfEventContext) {
+pub fn tick(ctx: &PerfEventContext) {
     // SAFETY: a helper without arguments.
     let now = unsafe { helpers::bpf_ktime_get_ns() };
     let periods = beat(now);
@@ -37,7 +37,7 @@ pub fn tick<const LOOPS: bool>(ctx: &PerfEventContext) {
         counters.losses[NO_SCRATCH as usize] += u64::from(periods);
         return;
     };
-    sample::<LOOPS>(ctx, counters, plan, scratch, now, periods, tgid, tid);
+    sample(ctx, counters, plan, scratch, now, periods, tgid, tid);
 }
 
 /// How many periods passed since this CPU's last tick. A timer that came late (the machine was
@@ -74,7 +74,7 @@ fn beat(now: u64) -> u32 {
     clippy::too_many_arguments,
     reason = "a struct of them would be built on the stack"
 )]
-fn sample<const LOOPS: bool>(
+fn sample(
     ctx: &PerfEventContext,
     counters: &mut Counters,
     plan: &Plan,
@@ -87,7 +87,9 @@ fn sample<const LOOPS: bool>(
     let task = Task::current();
     let tls_base = task.tls_base();
     let (generation, on_cpu_ns) = switch::at_tick(plan, tgid, tid, tls_base, now);
-    let mut record = SampleRecord {
+    // SAFETY: the CPU's own scratch memory, alive as long as the program; the borrow ends here.
+    let record = unsafe { &mut (*scratch).record };
+    *record = SampleRecord {
         head: RecordHead {
             kind: KIND_SAMPLE,
             bytes: 0,
@@ -103,9 +105,9 @@ fn sample<const LOOPS: bool>(
         on_cpu_ns,
         ..SampleRecord::default()
     };
-    // SAFETY: the CPU's own scratch memory, alive as long as the program; the borrow ends here.
-    registers(ctx, task, unsafe { &mut (*scratch).block }, &mut record);
-    let walked = python::<LOOPS>(plan, scratch, &mut record);
+    // SAFETY: as above, another part.
+    registers(ctx, task, unsafe { &mut (*scratch).block }, record);
+    let walked = python(plan, scratch, record);
     record.walk_end = walked.end;
     record.depth = walked.depth;
     record.leaf_frames = walked.leaf;
@@ -119,8 +121,6 @@ fn sample<const LOOPS: bool>(
     };
     let bytes = HEAD + kept * FRAME;
     record.head.bytes = bytes;
-    // SAFETY: as above.
-    unsafe { (*scratch).record = record };
     if maps::send_sample(scratch, bytes) {
         counters.samples += u64::from(periods);
     } else {
@@ -134,7 +134,6 @@ fn sample<const LOOPS: bool>(
 fn registers(ctx: &PerfEventContext, task: Task, block: &mut Block, record: &mut SampleRecord) {
     // SAFETY: the context of a perf event program begins with the interrupted registers.
     let regs = unsafe { &(*ctx.ctx).regs };
-    const USER_MODE: u64 = 3;
     if regs.cs & USER_MODE == USER_MODE {
         record.user_ip = regs.rip;
         record.user_sp = regs.rsp;
@@ -154,11 +153,7 @@ fn registers(ctx: &PerfEventContext, task: Task, block: &mut Block, record: &mut
 
 /// Thread state, GIL, collector, frames.
 #[inline(always)]
-fn python<const LOOPS: bool>(
-    plan: &Plan,
-    scratch: *mut Scratch,
-    record: &mut SampleRecord,
-) -> Walked {
+fn python(plan: &Plan, scratch: *mut Scratch, record: &mut SampleRecord) -> Walked {
     if plan.flags & PLAN_NO_PYTHON != 0 {
         return Walked::nothing(END_NOT_TRIED);
     }
@@ -175,5 +170,5 @@ fn python<const LOOPS: bool>(
         return Walked::nothing(END_NOT_TRIED);
     }
     // SAFETY: it is this CPU's scratch memory, and nothing borrows from it now.
-    unsafe { pychain::walk::<LOOPS>(plan, scratch) }
+    unsafe { pychain::walk(plan, scratch) }
 }

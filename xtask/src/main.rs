@@ -12,6 +12,7 @@ mod setup;
 mod shell;
 mod test;
 mod tidy;
+mod vm;
 
 use std::process::ExitCode;
 

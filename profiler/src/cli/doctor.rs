@@ -8,7 +8,7 @@ use super::{DONE, FAILED, args::DoctorArgs};
 use crate::{
     cpython::CpythonError,
     pipeline::{AttachError, Attached},
-    source::{Kernel, KernelOptions, TickProgram, capabilities},
+    source::{Kernel, KernelOptions, capabilities},
     words::{DurationNs, Pid},
 };
 
@@ -46,7 +46,6 @@ fn trial() -> Result<()> {
         period: DurationNs(1_000_000_000),
         ring_bytes: 64 * 1024,
         wake_bytes: 32 * 1024,
-        tick: TickProgram::Best,
         looks_off_cpu: true,
     };
     let mut kernel = Kernel::load(options)?;
