@@ -119,6 +119,8 @@ pub fn open(opening: Opening, fill: impl FnOnce(Place)) -> Option<Place> {
     set!(place, tls_base, 0);
     set!(place, off_state, off_state.unwrap_or(0));
     set!(place, off_syscall, -1);
+    set!(place, off_args, [0; 2]);
+    set!(place, off_ip, 0);
     set!(place, marked, 0);
     fill(place);
     if off_state.is_some() {
