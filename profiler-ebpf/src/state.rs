@@ -24,6 +24,9 @@ pub struct Found {
 /// Find the state of the thread with this TLS base; `block` holds it afterwards.
 #[inline(always)]
 pub fn find(plan: &Plan, tgid: u32, tls_base: u64, block: &mut Block) -> Option<Found> {
+    if tls_base == 0 {
+        return None;
+    }
     if let Some(addr) = from_tls(plan, tls_base)
         && is_of(plan, addr, tls_base, block)
     {

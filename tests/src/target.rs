@@ -52,6 +52,10 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("sleepers.py", include_str!("../targets/sleepers.py")),
     ("spin.py", include_str!("../targets/spin.py")),
     ("stops.py", include_str!("../targets/stops.py")),
+    (
+        "thread_churn.py",
+        include_str!("../targets/thread_churn.py"),
+    ),
     ("threads.py", include_str!("../targets/threads.py")),
     (
         "sub_interpreters.py",
@@ -242,7 +246,7 @@ impl Target {
     ///
     /// When the target ended, hangs, or says something else.
     pub fn expect(&mut self, event: &str) -> Result<Value> {
-        let Some((_, line)) = self.lines.next(PATIENCE)? else {
+        let Some((_, line)) = self.lines.next(*PATIENCE)? else {
             bail!(
                 "the target ended before it said `{event}`; before: {:?}",
                 self.lines.seen()

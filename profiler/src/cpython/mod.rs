@@ -27,7 +27,7 @@ pub use layout::Layout;
 pub use objects::{ObjectError, Objects};
 pub use plan::{Wishes, plan, plan_without_python};
 pub use runtime::{Runtime, ThreadState};
-pub use thread_names::{thread_names, thread_names_of};
+pub use thread_names::{ThreadName, thread_names, thread_names_of};
 pub use version::Version;
 
 use crate::target::Memory;

@@ -120,8 +120,10 @@ pub fn look(attached: &Attached) -> Result<View, AttachError> {
         if let Some(found) = found {
             thread.pthread_id = Some(found.pthread_id);
             thread.matched_by.clone_from(&found.matched_by);
-            if let Some(name) = names.get(&found.pthread_id) {
-                thread.name.clone_from(name);
+            let is_first = task.tid.0 == attached.process.pid().0;
+            let name = names.get(&found.pthread_id);
+            if let Some(name) = name.and_then(|name| name.of(task.inner, is_first)) {
+                thread.name = name.to_owned();
             }
         }
         seen.push(thread);

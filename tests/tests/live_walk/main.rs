@@ -216,7 +216,10 @@ fn version_names_and_native_ids_are_what_the_interpreter_says() {
         let names = cpython::thread_names(runtime, memory);
         for state in &session.states {
             let account = session.account_of(state)?;
-            same("name", names.get(&state.pthread_id), Some(&account.name))?;
+            let name = names.get(&state.pthread_id);
+            same("name", name.map(|it| &it.name), Some(&account.name))?;
+            let id = InnerTid(account.native_id);
+            same("its id", name.map(|it| it.native_id), Some(Some(id)))?;
             let native = version
                 .is_at_least(11)
                 .then_some(InnerTid(account.native_id));

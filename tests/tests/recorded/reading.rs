@@ -154,7 +154,7 @@ pub(crate) fn read(
         });
         threads.push(ThreadReading {
             state,
-            name: names.get(&state.pthread_id).cloned(),
+            name: names.get(&state.pthread_id).map(|it| it.name.clone()),
             thread: found.map(|found| {
                 let rungs = found.matched_by.iter().map(|rung| rung.key());
                 (found.tid, rungs.collect())

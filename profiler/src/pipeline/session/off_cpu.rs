@@ -205,8 +205,8 @@ impl Session {
         if account.thread_state != 0 {
             return Some(ThreadStateAddr(account.thread_state));
         }
-        let id = PthreadId(account.tls_base);
-        self.off.states.get(&id).copied()
+        let id = Some(PthreadId(account.tls_base)).filter(|id| id.0 != 0);
+        self.off.states.get(&id?).copied()
     }
 
     /// Read the list of thread states again if this thread may be on it.
