@@ -42,8 +42,10 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             modules: 888,
             gil: None,
             gc_collecting: Some(848),
+            world_stopper: None,
         },
         gil: GilFields {
+            enabled: None,
             last_holder: 8,
             locked: 16,
         },
@@ -59,6 +61,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             status_holds_gil_mask: None,
             holds_gil: None,
             gil_requested: None,
+            state: None,
         },
         frame: FrameFields {
             cframe_current: Some(8),
@@ -79,6 +82,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             linetable: 136,
             code_adaptive: Some(184),
             first_traceable: Some(168),
+            copies: None,
         },
         unicode: UnicodeFields {
             length: 16,

@@ -42,8 +42,10 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             modules: 944,
             gil: Some(384),
             gc_collecting: Some(312),
+            world_stopper: None,
         },
         gil: GilFields {
+            enabled: None,
             last_holder: 8,
             locked: 16,
         },
@@ -59,6 +61,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             status_holds_gil_mask: None,
             holds_gil: None,
             gil_requested: None,
+            state: None,
         },
         frame: FrameFields {
             cframe_current: Some(0),
@@ -79,6 +82,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             linetable: 136,
             code_adaptive: Some(192),
             first_traceable: Some(176),
+            copies: None,
         },
         unicode: UnicodeFields {
             length: 16,

@@ -42,8 +42,10 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             modules: 7656,
             gil: Some(16),
             gc_collecting: Some(7600),
+            world_stopper: Some(10744),
         },
         gil: GilFields {
+            enabled: None,
             last_holder: 8,
             locked: 16,
         },
@@ -59,6 +61,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             status_holds_gil_mask: Some(32),
             holds_gil: None,
             gil_requested: None,
+            state: Some(40),
         },
         frame: FrameFields {
             cframe_current: None,
@@ -79,6 +82,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             linetable: 136,
             code_adaptive: Some(200),
             first_traceable: Some(184),
+            copies: None,
         },
         unicode: UnicodeFields {
             length: 16,

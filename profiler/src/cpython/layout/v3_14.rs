@@ -43,8 +43,10 @@ pub(super) const RANGES: &[PatchRange] = &[
                 modules: 7664,
                 gil: Some(16),
                 gc_collecting: Some(7600),
+                world_stopper: Some(10792),
             },
             gil: GilFields {
+                enabled: None,
                 last_holder: 8,
                 locked: 16,
             },
@@ -60,6 +62,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 status_holds_gil_mask: None,
                 holds_gil: Some(36),
                 gil_requested: None,
+                state: Some(44),
             },
             frame: FrameFields {
                 cframe_current: None,
@@ -80,6 +83,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 linetable: 136,
                 code_adaptive: Some(208),
                 first_traceable: Some(192),
+                copies: None,
             },
             unicode: UnicodeFields {
                 length: 16,
@@ -147,8 +151,10 @@ pub(super) const RANGES: &[PatchRange] = &[
                 modules: 7688,
                 gil: Some(16),
                 gc_collecting: Some(7600),
+                world_stopper: Some(10816),
             },
             gil: GilFields {
+                enabled: None,
                 last_holder: 8,
                 locked: 16,
             },
@@ -164,6 +170,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 status_holds_gil_mask: None,
                 holds_gil: Some(36),
                 gil_requested: None,
+                state: Some(44),
             },
             frame: FrameFields {
                 cframe_current: None,
@@ -184,6 +191,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 linetable: 136,
                 code_adaptive: Some(208),
                 first_traceable: Some(192),
+                copies: None,
             },
             unicode: UnicodeFields {
                 length: 16,

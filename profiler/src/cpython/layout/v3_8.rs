@@ -42,8 +42,10 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             modules: 56,
             gil: None,
             gc_collecting: None,
+            world_stopper: None,
         },
         gil: GilFields {
+            enabled: None,
             last_holder: 8,
             locked: 16,
         },
@@ -59,6 +61,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             status_holds_gil_mask: None,
             holds_gil: None,
             gil_requested: None,
+            state: None,
         },
         frame: FrameFields {
             cframe_current: None,
@@ -79,6 +82,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             linetable: 120,
             code_adaptive: None,
             first_traceable: None,
+            copies: None,
         },
         unicode: UnicodeFields {
             length: 16,
