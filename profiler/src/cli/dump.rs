@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::args::DumpArgs;
 use crate::{
+    cpython::{Attachment, Build},
     export::printable,
     pipeline::{self, Attached, Seen, View},
     sample::{Activity, FramesFrom, Gil},
@@ -63,8 +64,12 @@ fn print(out: &mut dyn Write, pid: u32, command: &str, view: &View, bold: bool) 
     writeln!(out, "Process {pid}: {}", printable(command))?;
     write!(
         out,
-        "Python {} in {}",
+        "Python {}{} in {}",
         view.runtime.version(),
+        match view.runtime.build() {
+            Build::Default => "",
+            Build::FreeThreaded => ", free-threaded,",
+        },
         view.runtime.found().image
     )?;
     if view.collecting == Some(true) {
@@ -85,6 +90,12 @@ fn print(out: &mut dyn Write, pid: u32, command: &str, view: &View, bold: bool) 
             (true, Gil::Waits) => write!(out, " · waits for the GIL")?,
             (true, Gil::Unknown) => write!(out, " · GIL unknown")?,
             (true, Gil::Neither) => {}
+            (true, Gil::NoGil) => {
+                write!(out, " · no GIL")?;
+                if let Some(attachment) = seen.attachment {
+                    write!(out, ", {}", attachment.key())?;
+                }
+            }
         }
         if seen.frames_from == FramesFrom::Estimated {
             write!(out, " · frames estimated: it was running")?;
@@ -117,6 +128,7 @@ fn as_json(pid: u32, command: &str, view: &View) -> Value {
         "pid": pid,
         "command": command,
         "python": view.runtime.version().to_string(),
+        "build": view.runtime.build().key(),
         "image": view.runtime.found().image,
         "collecting": view.collecting,
         "contradictions": view.contradictions,
@@ -134,6 +146,7 @@ fn thread_json(seen: &Seen) -> Value {
         "reason": reason(seen),
         "waits_in": seen.waits_in,
         "gil": seen.gil.key(),
+        "attachment": seen.attachment.map(Attachment::key),
         "frames_from": seen.frames_from.key(),
         "matched_by": seen.matched_by.iter().map(|rung| rung.key()).collect::<Vec<_>>(),
         "frames": seen.frames.iter().map(|frame| json!({

@@ -21,9 +21,9 @@ pub use find::{MappedFile, OpenImage, ReadSeek};
 pub use layout::Layout;
 pub use objects::{ObjectError, Objects};
 pub use plan::{Wishes, plan, plan_without_python};
-pub use runtime::{Runtime, ThreadState};
+pub use runtime::{Attachment, Runtime, ThreadState};
 pub use thread_names::{thread_names, thread_names_of};
-pub use version::Version;
+pub use version::{Build, Version};
 
 use crate::target::Memory;
 

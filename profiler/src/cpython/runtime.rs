@@ -10,7 +10,7 @@ use super::error::CpythonError;
 use super::find::Found;
 use super::layout::{self, Layout, debug_offsets};
 use super::objects::{Objects, int_at, word_at};
-use super::version::Version;
+use super::version::{Build, Version};
 use crate::sample::Gil;
 use crate::target::{Memory, ReadError};
 use crate::words::{InnerTid, InterpreterAddr, PthreadId, RemoteAddr, ThreadStateAddr};
@@ -37,6 +37,57 @@ pub struct ThreadState {
     pub unique_id: u64,
     /// How it stood to the GIL when it was read; "waits" is known from 3.15 on.
     pub gil: Gil,
+    /// Whether it could run Python code when it was read (3.13+).
+    pub attachment: Option<Attachment>,
+}
+
+/// What stands in place of the GIL in a free-threaded build, and beside it in others: whether a
+/// thread may touch Python objects now (`_Py_THREAD_` in `Include/internal/pycore_pystate.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attachment {
+    /// It may not: it runs native code or waits.
+    Detached,
+    /// It may.
+    Attached,
+    /// Another thread has stopped it for a while, as a collection does.
+    Stopped,
+    /// The interpreter ends, and it will never run Python again.
+    Ending,
+    /// Another number.
+    Unknown(u32),
+}
+
+impl Attachment {
+    const fn from_word(word: u32) -> Self {
+        match word {
+            0 => Self::Detached,
+            1 => Self::Attached,
+            2 => Self::Stopped,
+            3 => Self::Ending,
+            word => Self::Unknown(word),
+        }
+    }
+
+    /// The word for it in files and reports.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Detached => "detached",
+            Self::Attached => "attached",
+            Self::Stopped => "stopped",
+            Self::Ending => "ending",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+}
+
+/// What decides how a thread state stands to the GIL, read once for many of them.
+#[derive(Clone, Copy, Debug)]
+struct Lock {
+    /// There is a GIL now.
+    exists: bool,
+    /// The thread state that the runtime says holds it (to 3.11).
+    holder: Option<ThreadStateAddr>,
 }
 
 /// An interpreter that was found, checked and can be read.
@@ -62,10 +113,8 @@ impl Runtime {
         if version.minor > layout::NEWEST_MINOR {
             return Err(CpythonError::TooNew { image, version });
         }
-        if found.free_threaded {
-            return Err(CpythonError::FreeThreaded { image, version });
-        }
-        let Some(mut layout) = layout::of_version(version) else {
+        let build = Build::of(found.free_threaded);
+        let Some(mut layout) = layout::of_version(version, build) else {
             return Err(CpythonError::TooNew { image, version });
         };
         let table_bytes = debug_offsets::table_bytes(version);
@@ -89,6 +138,12 @@ impl Runtime {
     #[must_use]
     pub const fn version(&self) -> Version {
         self.found.version
+    }
+
+    /// What it was built as.
+    #[must_use]
+    pub const fn build(&self) -> Build {
+        Build::of(self.found.free_threaded)
     }
 
     /// Where its fields are.
@@ -150,18 +205,19 @@ impl Runtime {
         memory: &dyn Memory,
         addr: ThreadStateAddr,
     ) -> Result<ThreadState, ReadError> {
-        let holder = self.current_holder(memory)?;
         let mut block = vec![0; self.state_bytes()];
         memory.read(addr.into(), &mut block)?;
-        Ok(self.decode_state(addr, &block, holder))
+        let interpreter = InterpreterAddr(self.state_word(&block, self.layout.tstate.interp));
+        let lock = self.lock(memory, interpreter)?;
+        Ok(self.decode_state(addr, &block, lock))
     }
 
     fn try_thread_states(&self, memory: &dyn Memory) -> Result<Vec<ThreadState>, CpythonError> {
-        let holder = self.current_holder(memory)?;
         let mut states = Vec::new();
         let mut seen = FxHashSet::default();
         let mut block = vec![0; self.state_bytes()];
         for interpreter in self.interpreters(memory)? {
+            let lock = self.lock(memory, interpreter)?;
             let head = RemoteAddr::from(interpreter).plus(self.layout.interp.threads_head.into());
             let mut next = memory.u64(head)?;
             while next != 0 {
@@ -170,7 +226,7 @@ impl Runtime {
                 }
                 let addr = ThreadStateAddr(next);
                 memory.read(addr.into(), &mut block)?;
-                let state = self.decode_state(addr, &block, holder);
+                let state = self.decode_state(addr, &block, lock);
                 // A state that was freed under the reader points elsewhere.
                 if state.interpreter != interpreter {
                     return Err(CpythonError::Restless("threads"));
@@ -182,13 +238,9 @@ impl Runtime {
         Ok(states)
     }
 
-    fn decode_state(
-        &self,
-        addr: ThreadStateAddr,
-        block: &[u8],
-        holder: Option<ThreadStateAddr>,
-    ) -> ThreadState {
+    fn decode_state(&self, addr: ThreadStateAddr, block: &[u8], lock: Lock) -> ThreadState {
         let fields = &self.layout.tstate;
+        let state = fields.state;
         let native = fields.native_thread_id;
         let native = native.map(|offset| self.state_word(block, offset));
         ThreadState {
@@ -201,14 +253,20 @@ impl Runtime {
                 .filter(|tid| *tid != 0)
                 .map(InnerTid),
             unique_id: self.state_word(block, fields.id),
-            gil: self.gil_of(addr, block, holder),
+            gil: self.gil_of(addr, block, lock),
+            attachment: state
+                .and_then(|offset| int_at(block, offset as usize))
+                .map(Attachment::from_word),
         }
     }
 
-    fn gil_of(&self, addr: ThreadStateAddr, block: &[u8], holder: Option<ThreadStateAddr>) -> Gil {
+    fn gil_of(&self, addr: ThreadStateAddr, block: &[u8], lock: Lock) -> Gil {
         let fields = &self.layout.tstate;
+        if !lock.exists {
+            return Gil::NoGil;
+        }
         if self.layout.runtime.tstate_current.is_some() {
-            return if holder == Some(addr) {
+            return if lock.holder == Some(addr) {
                 Gil::Holds
             } else {
                 Gil::Neither
@@ -240,6 +298,9 @@ impl Runtime {
         let Some(gil) = self.layout.interp.gil else {
             return self.current_holder(memory);
         };
+        if !self.has_gil(memory, interpreter)? {
+            return Ok(None);
+        }
         let gil = memory.pointer(RemoteAddr::from(interpreter).plus(gil.into()))?;
         // An interpreter that is being made has none yet.
         if gil == RemoteAddr(0) || memory.u32(gil.plus(self.layout.gil.locked.into()))? != 1 {
@@ -247,6 +308,44 @@ impl Runtime {
         }
         let holder = memory.u64(gil.plus(self.layout.gil.last_holder.into()))?;
         Ok((holder != 0).then_some(ThreadStateAddr(holder)))
+    }
+
+    /// Whether an interpreter has a GIL now. That of a free-threaded build has one only while
+    /// it is switched on: by `PYTHON_GIL=1`, or when a module is imported that needs it.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn has_gil(
+        &self,
+        memory: &dyn Memory,
+        interpreter: InterpreterAddr,
+    ) -> Result<bool, ReadError> {
+        let (Some(gil), Some(enabled)) = (self.layout.interp.gil, self.layout.gil.enabled) else {
+            return Ok(true);
+        };
+        let gil = memory.pointer(RemoteAddr::from(interpreter).plus(gil.into()))?;
+        Ok(gil != RemoteAddr(0) && memory.u32(gil.plus(enabled.into()))? != 0)
+    }
+
+    /// The same of the process's main interpreter.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn runs_with_gil(&self, memory: &dyn Memory) -> Result<bool, CpythonError> {
+        if self.layout.gil.enabled.is_none() {
+            return Ok(true);
+        }
+        match self.interpreters(memory)?.last() {
+            Some(main) => Ok(self.has_gil(memory, *main)?),
+            None => Ok(false),
+        }
+    }
+
+    fn lock(&self, memory: &dyn Memory, interpreter: InterpreterAddr) -> Result<Lock, ReadError> {
+        Ok(Lock {
+            exists: self.has_gil(memory, interpreter)?,
+            holder: self.current_holder(memory)?,
+        })
     }
 
     /// Whether an interpreter is collecting garbage.
@@ -297,6 +396,7 @@ impl Runtime {
             fields.status,
             fields.holds_gil,
             fields.gil_requested,
+            fields.state,
         ];
         let last = last.into_iter().flatten().max().unwrap_or(0);
         last as usize + 8

@@ -94,6 +94,16 @@ pub enum Build {
 }
 
 impl Build {
+    /// From the word in the table of debug offsets.
+    #[must_use]
+    pub const fn of(free_threaded: bool) -> Self {
+        if free_threaded {
+            Self::FreeThreaded
+        } else {
+            Self::Default
+        }
+    }
+
     /// The word for it in files.
     #[must_use]
     pub const fn key(self) -> &'static str {

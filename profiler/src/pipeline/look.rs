@@ -5,7 +5,7 @@
 //! as it runs, and its frames are an estimate.
 
 use crate::{
-    cpython::{self, Runtime, ThreadState, Wishes, thread_names},
+    cpython::{self, Attachment, Runtime, ThreadState, Wishes, thread_names},
     native::{LiveSymbols, Symbols as _},
     pystack::{Chain, Resolver, Walker},
     sample::{Activity, FramesFrom, Gil, Wait},
@@ -46,6 +46,8 @@ pub struct Seen {
     pub waits_in: Option<String>,
     /// The GIL.
     pub gil: Gil,
+    /// Whether it could run Python code, where that is told.
+    pub attachment: Option<Attachment>,
     /// Leaf first.
     pub frames: Vec<Frame>,
     /// How they were read.
@@ -167,7 +169,7 @@ struct Eye<'a> {
 impl Eye<'_> {
     fn see(&mut self, task: &TaskFacts, state: Option<crate::words::ThreadStateAddr>) -> Seen {
         let mut attempts = 0;
-        let (asleep, chain, gil, from) = loop {
+        let (asleep, chain, read, from) = loop {
             attempts += 1;
             let asleep = match self.attached.process.mark(task.tid) {
                 Ok(Asleep::Yes(mark)) => Some(mark),
@@ -178,9 +180,9 @@ impl Eye<'_> {
                 stacks::walk_now(&mut self.walker, &self.attached.memory, plan, state)
             });
             // Read with the frames, so that the same proof holds for it.
-            let gil = state.map_or(Gil::Neither, |state| {
-                let state = self.runtime.thread_state_at(&self.attached.memory, state);
-                state.map_or(Gil::Unknown, |state| state.gil)
+            let read = state.map(|state| {
+                let memory = &self.attached.memory;
+                self.runtime.thread_state_at(memory, state).ok()
             });
             let exact = asleep.as_ref().is_some_and(SchedulerMark::still_holds);
             let from = match (&chain, exact) {
@@ -190,7 +192,7 @@ impl Eye<'_> {
             };
             // A thread that runs will not come out better by asking again.
             if exact || asleep.is_none() || attempts == ATTEMPTS {
-                break (asleep, chain, gil, from);
+                break (asleep, chain, read, from);
             }
         };
         let exact = from != FramesFrom::Estimated;
@@ -207,7 +209,11 @@ impl Eye<'_> {
                 _ => None,
             },
             waits_in: self.attached.process.waits_in(task.tid).ok().flatten(),
-            gil,
+            gil: match read {
+                Some(state) => state.map_or(Gil::Unknown, |state| state.gil),
+                None => Gil::Neither,
+            },
+            attachment: read.flatten().and_then(|state| state.attachment),
             frames: self.frames(chain.as_ref(), place),
             frames_from: from,
             matched_by: Vec::new(),

@@ -6,13 +6,23 @@ use crate::{
     words::DurationNs,
 };
 
+/// What is known of the interpreter's lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lock {
+    /// Nothing, until the interpreter is found.
+    Unknown,
+    /// There is a GIL.
+    Gil,
+    /// There was none when it was asked last.
+    NoGil,
+}
+
 /// The system call in which every lock waits.
 const FUTEX: u32 = syscalls::Sysno::futex as u32;
 
 /// The sample that a tick is.
-pub(super) fn sample(tick: &Tick, weight: DurationNs, python: bool) -> Sample {
-    // Until the interpreter is found, nobody knows what its lock does.
-    let gil = if python { gil(tick) } else { Gil::Unknown };
+pub(super) fn sample(tick: &Tick, weight: DurationNs, lock: Lock) -> Sample {
+    let gil = gil(tick, lock);
     Sample {
         time: tick.time,
         pid: tick.pid,
@@ -31,7 +41,13 @@ pub(super) fn sample(tick: &Tick, weight: DurationNs, python: bool) -> Sample {
 /// A thread on a CPU either holds the GIL, or runs native code, or is on its short way into or
 /// out of a wait for it. The last is in the futex call, where it cannot be told from a thread
 /// that waits for any other lock, unless the interpreter records who asks (3.15).
-fn gil(tick: &Tick) -> Gil {
+fn gil(tick: &Tick, lock: Lock) -> Gil {
+    match lock {
+        Lock::Unknown => return Gil::Unknown,
+        // It can be switched on at any time, and who holds it shows that it was.
+        Lock::NoGil if tick.holds_gil() != Some(true) => return Gil::NoGil,
+        Lock::NoGil | Lock::Gil => {}
+    }
     if tick.thread_state.is_none() {
         return Gil::Neither;
     }
@@ -44,13 +60,14 @@ fn gil(tick: &Tick) -> Gil {
     }
 }
 
-/// The collector runs in whichever thread holds the GIL while the flag is up.
+/// The collector runs in whichever thread holds the GIL while the flag is up. Without a GIL other
+/// threads run beside it for part of the time, and which of them collects is not told.
 fn gc(tick: &Tick, gil: Gil) -> Gc {
     if tick.thread_state.is_none() {
         return Gc::Idle;
     }
     match (tick.collecting(), gil) {
-        (None, _) | (Some(true), Gil::Unknown) => Gc::Unknown,
+        (None, _) | (Some(true), Gil::Unknown | Gil::NoGil) => Gc::Unknown,
         (Some(true), Gil::Holds) => Gc::Collecting,
         (Some(_), _) => Gc::Idle,
     }

@@ -10,7 +10,7 @@ use super::{
     attach::{AttachError, Attached},
     books::Received,
     people::{self, People},
-    sampler,
+    sampler::{self, Lock},
     settings::{RunSettings, Walk},
     stacks::{self, ChainId, Stacks},
 };
@@ -22,6 +22,7 @@ use crate::{
     sample::{FramesFrom, Gc, Sample},
     source::{Kernel, KernelError},
     stack::StackId,
+    target::Memory,
     wire::{Event, Tick},
     words::{MonotonicNs, Pid, PthreadId, ThreadStateAddr, Tid},
 };
@@ -59,6 +60,18 @@ struct Python {
     runtime: Runtime,
     plan: Plan,
     stacks: Stacks,
+    lock: Lock,
+}
+
+impl Python {
+    /// A free-threaded build can be given a GIL while it runs: ask now and then.
+    fn ask_for_lock(&mut self, memory: &dyn Memory) {
+        self.lock = match self.runtime.runs_with_gil(memory) {
+            Ok(true) => Lock::Gil,
+            Ok(false) => Lock::NoGil,
+            Err(_) => self.lock,
+        };
+    }
 }
 
 /// Everything that lives as long as a run.
@@ -147,14 +160,17 @@ impl Session {
             state.n_hops
         );
         self.builder
-            .python(&runtime.version().to_string(), "default");
+            .python(&runtime.version().to_string(), runtime.build().key());
         self.had_python = true;
         let stacks = Stacks::new(&runtime);
-        self.python = Some(Python {
+        let mut python = Python {
             runtime,
             plan,
             stacks,
-        });
+            lock: Lock::Unknown,
+        };
+        python.ask_for_lock(&self.attached.memory);
+        self.python = Some(python);
         self.fill_states(kernel)?;
         kernel.set_plan(self.pid(), &plan)
     }
@@ -227,8 +243,8 @@ impl Session {
             state,
         );
         let weight = self.people.weigh(tick, self.settings.period());
-        let known = self.python.is_some();
-        let sample = sampler::sample(tick, weight, known);
+        let lock = self.python.as_ref().map_or(Lock::Unknown, |it| it.lock);
+        let sample = sampler::sample(tick, weight, lock);
         let (frames, from) = self.frames(tick, state, sample.gc == Gc::Collecting);
         self.pending.push(Pending {
             thread,
@@ -324,6 +340,7 @@ impl Session {
         }
         if let Some(python) = &mut self.python {
             python.stacks.settle(&changed);
+            python.ask_for_lock(memory);
         }
     }
 

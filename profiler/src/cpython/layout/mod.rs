@@ -7,7 +7,7 @@
 
 pub mod debug_offsets;
 #[cfg(test)]
-mod recorded;
+pub(super) mod recorded;
 mod v3_10;
 mod v3_11;
 mod v3_12;
@@ -350,11 +350,9 @@ mod tests {
 
     #[test]
     fn a_patch_release_newer_than_the_table_gets_the_newest_layout() {
-        for build in [Build::Default, Build::FreeThreaded] {
-            let of = |patch| of_version(Version::release(3, 14, patch), build);
-            assert_eq!(of(250), of(10));
-            assert_ne!(of(250), of(0));
-        }
+        let of = |patch| of_version(Version::release(3, 14, patch), Build::Default);
+        assert_eq!(of(250), of(10));
+        assert_ne!(of(250), of(0));
     }
 
     #[test]
