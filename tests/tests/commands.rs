@@ -157,7 +157,11 @@ fn dumps_are_what_the_target_says(python: &Python) -> Result<()> {
     let account: Account = serde_json::from_str(&parked.line).context(parked.line.clone())?;
     let dump = parked.dumped()?;
     ensure!(dump["pid"] == parked.child.id(), "another process");
-    ensure!(dump["python"] == *python.label, "Python {}", dump["python"]);
+    ensure!(
+        dump["python"] == *python.release,
+        "Python {}",
+        dump["python"]
+    );
     let threads = threads_of(&dump)?;
     ensure!(threads.len() == account.threads.len(), "other threads");
     for (ident, account_of) in &account.threads {
@@ -291,7 +295,7 @@ fn doctor_finds_that_everything_works() -> Result<()> {
     let target = Target::start(python, "spin.py", &["1"])?;
     let finished = profiler::run(&["doctor", "--pid", &target.pid().to_string()])?;
     ensure!(finished.status.code() == Some(0), "{finished:?}");
-    ensure!(finished.stdout.contains(&python.label), "{finished:?}");
+    ensure!(finished.stdout.contains(&python.release), "{finished:?}");
     Ok(())
 }
 

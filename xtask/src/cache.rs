@@ -61,6 +61,11 @@ impl Cache {
         self.root.join("sid")
     }
 
+    /// A free-threaded interpreter, as it would be installed.
+    pub(crate) fn free_threaded(&self) -> PathBuf {
+        self.root.join("free-threaded")
+    }
+
     /// A virtual environment with the peers that are measured beside the profiler.
     pub(crate) fn peers(&self) -> PathBuf {
         self.root.join("peers")
