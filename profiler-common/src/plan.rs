@@ -82,8 +82,9 @@ pub struct FlagPlan {
     pub gil_wanted: u32,
     /// In the interpreter: the collector's `collecting`; [`NO_FIELD`] when it is elsewhere.
     pub gc_in_interp: u32,
-    /// Padding, zero.
-    pub _pad: u32,
+    /// In the interpreter: the thread state that has stopped all others, which alone is known to
+    /// collect then (free-threaded builds); [`NO_FIELD`] where the GIL tells who collects.
+    pub world_stopper: u32,
     /// Address of `collecting` where it lies in the runtime (3.8), else 0.
     pub gc_addr: u64,
 }

@@ -10,6 +10,7 @@ use profiler_common::walk::BLOCK_BYTES;
 
 use super::find::Libc;
 use super::runtime::Runtime;
+use super::version::Build;
 use crate::target::Memory;
 use crate::words::MonotonicNs;
 
@@ -60,7 +61,7 @@ pub const fn plan_without_python(wishes: Wishes) -> Plan {
             gil_mask: 0,
             gil_wanted: NO_FIELD,
             gc_in_interp: NO_FIELD,
-            _pad: 0,
+            world_stopper: NO_FIELD,
             gc_addr: 0,
         },
     }
@@ -140,7 +141,10 @@ fn flag_plan(runtime: &Runtime) -> FlagPlan {
         gil_mask,
         gil_wanted: fields.gil_requested.unwrap_or(NO_FIELD),
         gc_in_interp: layout.interp.gc_collecting.unwrap_or(NO_FIELD),
-        _pad: 0,
+        world_stopper: match runtime.build() {
+            Build::Default => NO_FIELD,
+            Build::FreeThreaded => layout.interp.world_stopper.unwrap_or(NO_FIELD),
+        },
         gc_addr: gc_addr.unwrap_or(0),
     }
 }

@@ -60,15 +60,15 @@ fn gil(tick: &Tick, lock: Lock) -> Gil {
     }
 }
 
-/// The collector runs in whichever thread holds the GIL while the flag is up. Without a GIL other
-/// threads run beside it for part of the time, and which of them collects is not told.
+/// The collector runs in whichever thread holds the GIL while the flag is up; where there is
+/// none, the kernel's half has looked whose collection it is, or could not tell.
 fn gc(tick: &Tick, gil: Gil) -> Gc {
     if tick.thread_state.is_none() {
         return Gc::Idle;
     }
     match (tick.collecting(), gil) {
-        (None, _) | (Some(true), Gil::Unknown | Gil::NoGil) => Gc::Unknown,
-        (Some(true), Gil::Holds) => Gc::Collecting,
+        (None, _) | (Some(true), Gil::Unknown) => Gc::Unknown,
+        (Some(true), Gil::Holds | Gil::NoGil) => Gc::Collecting,
         (Some(_), _) => Gc::Idle,
     }
 }
