@@ -32,6 +32,8 @@ fn all_of(python: &Python) -> Result<()> {
     check(python, "generators.py", &[]).context("generators")?;
     check(python, "busy_threads.py", &["3"]).context("busy_threads")?;
     check(python, "c_call.py", &[]).context("c_call")?;
+    check(python, "equal_spinners.py", &["3", "0.01"]).context("equal_spinners")?;
+    check(python, "collect_beside.py", &[]).context("collect_beside")?;
 
     let mut origin = Target::start(python, "origin.py", &["1", "0", "1000", "1"])?;
     origin.tell("go")?;

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use profiler::cpython::{
-    self, CpythonError, MappedFile, OpenImage, ReadSeek, Runtime, ThreadState, Wishes,
+    self, Attachment, Build, CpythonError, MappedFile, OpenImage, ReadSeek, Runtime, ThreadState,
+    Wishes,
 };
 use profiler::pystack::{Chain, ChainEnd, PyFrame, Resolver, Walker};
 use profiler::sample::Gil;
@@ -220,7 +221,13 @@ fn version_names_and_native_ids_are_what_the_interpreter_says() {
                 .is_at_least(11)
                 .then_some(InnerTid(account.native_id));
             same("native id", state.native_thread_id, native)?;
-            same("gil", state.gil, Gil::Neither)?;
+            let gil = match runtime.build() {
+                Build::Default => Gil::Neither,
+                Build::FreeThreaded => Gil::NoGil,
+            };
+            same("gil", state.gil, gil)?;
+            let detached = version.is_at_least(13).then_some(Attachment::Detached);
+            same("attachment", state.attachment, detached)?;
             let holder = runtime.gil_holder(memory, state.interpreter);
             same("holder", holder, Ok(None))?;
             same(
@@ -257,8 +264,8 @@ fn the_hops_from_a_thread_lead_to_its_state() {
 }
 
 #[test]
-fn the_thread_that_runs_python_holds_the_gil() {
-    on_every_python(|python| {
+fn the_thread_that_runs_python_holds_the_gil_or_is_attached() {
+    let test = |python: &[String]| {
         let target = Target::start(python, HOLDS_THE_GIL, &[])?;
         let memory = target.memory()?;
         let runtime = attach(&memory)?;
@@ -266,6 +273,12 @@ fn the_thread_that_runs_python_holds_the_gil() {
         until(|| {
             let states = runtime.thread_states(&memory);
             let state = states.map_err(|error| error.to_string())?[0];
+            if runtime.version().is_at_least(13) && state.attachment != Some(Attachment::Attached) {
+                return Ok(false);
+            }
+            if runtime.runs_with_gil(&memory) == Ok(false) {
+                return Ok(state.gil == Gil::NoGil);
+            }
             let holder = runtime.gil_holder(&memory, state.interpreter);
             let by_word = |word: u32, mask: u32| {
                 let word = RemoteAddr(state.addr.0).plus(word.into());
@@ -280,6 +293,17 @@ fn the_thread_that_runs_python_holds_the_gil() {
             Ok(holder == Ok(Some(state.addr)) && state.gil == Gil::Holds && by_plan)
         })?;
         Ok("holds".to_owned())
+    };
+    on_every_python(test);
+    // A build without the GIL, with it switched on.
+    on_every_python(|python| {
+        let free_threaded = pythons::required()
+            .iter()
+            .any(|it| it.free_threaded && it.command == python);
+        if !free_threaded {
+            return Ok("has no switch".to_owned());
+        }
+        test(&[python, &["-X".to_owned(), "gil=1".to_owned()]].concat())
     });
 }
 
