@@ -116,6 +116,7 @@ pub fn look(attached: &Attached) -> Result<View, AttachError> {
     let mut eye = Eye {
         attached,
         runtime: &runtime,
+        no_gil: runtime.runs_with_gil(memory) == Ok(false),
         plan: cpython::plan(&runtime, memory, wishes),
         walker: Walker::default(),
         resolver: Resolver::new(&runtime),
@@ -160,6 +161,7 @@ fn state_facts(state: &ThreadState) -> StateFacts {
 struct Eye<'a> {
     attached: &'a Attached,
     runtime: &'a Runtime,
+    no_gil: bool,
     plan: Option<profiler_common::plan::Plan>,
     walker: Walker,
     resolver: Resolver,
@@ -211,6 +213,7 @@ impl Eye<'_> {
             waits_in: self.attached.process.waits_in(task.tid).ok().flatten(),
             gil: match read {
                 Some(state) => state.map_or(Gil::Unknown, |state| state.gil),
+                None if self.no_gil => Gil::NoGil,
                 None => Gil::Neither,
             },
             attachment: read.flatten().and_then(|state| state.attachment),
