@@ -48,6 +48,13 @@ impl Python {
         (self.version.0, self.version.1)
     }
 
+    /// Major and minor as text, `3.13t` for a build without the GIL.
+    #[must_use]
+    pub fn series(&self) -> String {
+        let suffix = if self.free_threaded { "t" } else { "" };
+        format!("{}.{}{suffix}", self.version.0, self.version.1)
+    }
+
     /// The folder that it sees as `/`.
     #[must_use]
     pub fn root(&self) -> &Path {
@@ -165,13 +172,7 @@ pub fn any() -> Option<&'static Python> {
 }
 
 fn missing(wanted: &str, found: &[Python]) -> Vec<String> {
-    let here: BTreeSet<String> = found
-        .iter()
-        .map(|python| {
-            let suffix = if python.free_threaded { "t" } else { "" };
-            format!("{}.{}{suffix}", python.version.0, python.version.1)
-        })
-        .collect();
+    let here: BTreeSet<String> = found.iter().map(Python::series).collect();
     wanted
         .split([',', ' '])
         .filter(|minor| !minor.is_empty() && !here.contains(*minor))

@@ -159,7 +159,7 @@ impl CodeCache {
             && let Ok(Some(start)) = copies::nearest(memory, addr, field, instr)
         {
             position = entry.lines.position(&Copies::of(start), instr);
-            if position != Position::Elsewhere && entry.is_run_by(start) {
+            if position != Position::Elsewhere && entry.note_copy(start) {
                 let was = Arc::clone(&entry.code);
                 self.changed.push(Changed { addr, was });
             }
@@ -289,7 +289,7 @@ impl CodeCache {
 impl Entry {
     /// Notes a copy of the bytecode. True when it has taken the place of another one, to which
     /// instructions were given that may be this one's.
-    fn is_run_by(&mut self, start: u64) -> bool {
+    fn note_copy(&mut self, start: u64) -> bool {
         let lines = &self.lines;
         let lost = self.copies.add(start, |low, high| lines.reaches(low, high));
         if lost {
