@@ -70,7 +70,11 @@ pub(crate) fn make(cache: &Cache) -> Result<()> {
     build(&sources, &making.join("build"), &installed)?;
     let mut ask = Command::new(installed.join("bin").join(NAME));
     // An interpreter whose optional modules failed is built all the same.
-    ask.args(["-I", "-c", "import asyncio, ctypes, select, socket, unicodedata, zlib"]);
+    ask.args([
+        "-I",
+        "-c",
+        "import asyncio, ctypes, select, socket, unicodedata, zlib",
+    ]);
     shell::output(&mut ask).context("the new interpreter lacks a module")?;
     std::fs::rename(&installed, &place).with_context(|| format!("`{}`", place.display()))?;
     std::fs::remove_dir_all(&making).with_context(|| format!("`{}`", making.display()))

@@ -4,6 +4,7 @@
 //! A CPython version is a table here, not a fork of the code. Not here: which kernel thread is
 //! which ([`crate::threads`]) and what the frames mean ([`crate::pystack`]).
 
+pub mod attachment;
 pub mod dicts;
 pub mod error;
 #[cfg(test)]
@@ -16,12 +17,13 @@ pub mod runtime;
 pub mod thread_names;
 pub mod version;
 
+pub use attachment::Attachment;
 pub use error::CpythonError;
 pub use find::{MappedFile, OpenImage, ReadSeek};
 pub use layout::Layout;
 pub use objects::{ObjectError, Objects};
 pub use plan::{Wishes, plan, plan_without_python};
-pub use runtime::{Attachment, Runtime, ThreadState};
+pub use runtime::{Runtime, ThreadState};
 pub use thread_names::{thread_names, thread_names_of};
 pub use version::{Build, Version};
 

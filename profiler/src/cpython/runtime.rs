@@ -6,6 +6,7 @@
 
 use rustc_hash::FxHashSet;
 
+use super::attachment::Attachment;
 use super::error::CpythonError;
 use super::find::Found;
 use super::layout::{self, Layout, debug_offsets};
@@ -39,46 +40,6 @@ pub struct ThreadState {
     pub gil: Gil,
     /// Whether it could run Python code when it was read (3.13+).
     pub attachment: Option<Attachment>,
-}
-
-/// What stands in place of the GIL in a free-threaded build, and beside it in others: whether a
-/// thread may touch Python objects now (`_Py_THREAD_` in `Include/internal/pycore_pystate.h`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attachment {
-    /// It may not: it runs native code or waits.
-    Detached,
-    /// It may.
-    Attached,
-    /// Another thread has stopped it for a while, as a collection does.
-    Stopped,
-    /// The interpreter ends, and it will never run Python again.
-    Ending,
-    /// Another number.
-    Unknown(u32),
-}
-
-impl Attachment {
-    const fn from_word(word: u32) -> Self {
-        match word {
-            0 => Self::Detached,
-            1 => Self::Attached,
-            2 => Self::Stopped,
-            3 => Self::Ending,
-            word => Self::Unknown(word),
-        }
-    }
-
-    /// The word for it in files and reports.
-    #[must_use]
-    pub const fn key(self) -> &'static str {
-        match self {
-            Self::Detached => "detached",
-            Self::Attached => "attached",
-            Self::Stopped => "stopped",
-            Self::Ending => "ending",
-            Self::Unknown(_) => "unknown",
-        }
-    }
 }
 
 /// What decides how a thread state stands to the GIL, read once for many of them.
