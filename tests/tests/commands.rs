@@ -131,12 +131,12 @@ fn frames_of(thread: &Value) -> Vec<(String, String, u64)> {
         .collect()
 }
 
-fn is_as_told(thread: &Value, account: &ThreadAccount, reads: bool) -> Result<()> {
+fn is_as_told(thread: &Value, account: &ThreadAccount, reads: bool, gil: &str) -> Result<()> {
     ensure!(thread["tid"] == account.native_id, "its tid");
     ensure!(thread["name"] == *account.name, "its name");
     ensure!(thread["python"] == true, "it is not known as Python's");
     ensure!(thread["state"] == "blocked", "its state");
-    ensure!(thread["gil"] == "neither", "its GIL");
+    ensure!(thread["gil"] == gil, "its GIL");
     let reason = if reads { "read" } else { "futex" };
     ensure!(thread["reason"] == reason, "its reason");
     let (got, want) = (frames_of(thread), &account.stack);
@@ -162,12 +162,16 @@ fn dumps_are_what_the_target_says(python: &Python) -> Result<()> {
         "Python {}",
         dump["python"]
     );
+    let (gil, said) = match python.free_threaded {
+        true => ("no_gil", " · no GIL, detached\n"),
+        false => ("neither", "\n"),
+    };
     let threads = threads_of(&dump)?;
     ensure!(threads.len() == account.threads.len(), "other threads");
     for (ident, account_of) in &account.threads {
         let mut named = threads.iter().filter(|it| it["pthread_id"] == *ident);
         let thread = named.next().with_context(|| format!("no thread {ident}"))?;
-        is_as_told(thread, account_of, *ident == account.own)
+        is_as_told(thread, account_of, *ident == account.own, gil)
             .with_context(|| format!("`{}` is {thread}", account_of.name))?;
     }
 
@@ -175,7 +179,10 @@ fn dumps_are_what_the_target_says(python: &Python) -> Result<()> {
     let text = text.stdout;
     for thread in account.threads.values() {
         let begins = format!("Thread {} \"{}\": blocked (", thread.native_id, thread.name);
-        ensure!(text.contains(&begins), "`{begins}` is not in: {text}");
+        let place = text.split_once(&begins).map(|(_, rest)| rest);
+        let place = place.with_context(|| format!("`{begins}` is not in: {text}"))?;
+        let (_, rest) = place.split_once(')').context("the reason does not end")?;
+        ensure!(rest.starts_with(said), "`{said}` does not follow: {text}");
         let (function, file, line) = thread.stack.first().context("an empty stack")?;
         let leaf = text.lines().any(|text| {
             text.trim_start().starts_with(&format!("{function} ("))
