@@ -1,35 +1,73 @@
-//! One thread's account, kept by the `switch` program in the map `ACCOUNTS` (tid → account).
+//! One thread's account, kept by the scheduler's programs.
+//!
+//! `SLOTS` says in which place of `ACCOUNTS` a thread's account is. User space maps `ACCOUNTS`
+//! into its own memory and reads it without asking the kernel: ten thousand threads that sleep
+//! cost ten thousand loads.
+//!
+//! The kernel writes every field before it makes the generation even, and makes it odd before it
+//! writes any. So what was read between two reads of the same even generation belongs together,
+//! and the thread was off the CPU all that time.
 
 /// What the scheduler did with a thread since its process became a target.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// The process, as the initial pid namespace numbers it.
-    pub tgid: u32,
-    /// 1 while the thread is on a CPU.
-    pub on_cpu: u32,
-    /// The scheduler generation: bumped each time the thread goes on or off a CPU.
+    /// The scheduler generation: bumped each time the thread goes on or off a CPU. Odd while it
+    /// is on one, or while the account is being opened. Never the same twice in one place, also
+    /// when the place goes to another thread.
     pub generation: u64,
-    /// Nanoseconds on a CPU, without the stretch that `since` began when `on_cpu` is 1.
-    pub on_cpu_ns: u64,
-    /// Nanoseconds off the CPU though it could run.
-    pub runnable_ns: u64,
-    /// Nanoseconds off the CPU because it blocked.
-    pub blocked_ns: u64,
+    /// The thread, as the initial pid namespace numbers it; 0 when the place is free.
+    pub tid: u32,
+    /// Its process.
+    pub tgid: u32,
     /// `CLOCK_MONOTONIC` of the last switch, on or off.
     pub since: u64,
-    /// The TLS base, seen at the last switch off.
+    /// `CLOCK_MONOTONIC` at which the thread, off the CPU, became able to run; 0 when it did not.
+    pub woken_ns: u64,
+    /// Nanoseconds on a CPU, without the stretch that `since` began when the generation is odd.
+    pub on_cpu_ns: u64,
+    /// Nanoseconds off the CPU though it could run, without the stretch that still lasts.
+    pub runnable_ns: u64,
+    /// Nanoseconds off the CPU because it blocked, likewise.
+    pub blocked_ns: u64,
+    /// The Python thread state, once it was found in the thread's own storage; else 0.
+    pub thread_state: u64,
+    /// The TLS base, seen at the last switch off or tick.
     pub tls_base: u64,
     /// The task state it went off with: 0 is preempted (runnable), else why it sleeps.
     pub off_state: u32,
-    /// The system call it blocked in, negative when it was in none.
+    /// The system call it went off in, negative when it was in none.
     pub off_syscall: i32,
+    /// That call's first two arguments.
+    pub off_args: [u64; 2],
+    /// The user instruction pointer it went off with.
+    pub off_ip: u64,
+    /// Written by user space: the generation of the stretch whose length it wants to know. The
+    /// kernel makes it odd when that stretch has ended.
+    pub marked: u64,
+    /// Nanoseconds blocked in the last marked stretch that ended.
+    pub marked_blocked_ns: u64,
+    /// Nanoseconds runnable in it.
+    pub marked_runnable_ns: u64,
 }
 
-const _: () = assert!(size_of::<Account>() == 64);
+const _: () = assert!(size_of::<Account>() == 128);
+
+/// Most threads that have an account at one time.
+pub const MAX_ACCOUNTS: u32 = 32_768;
+
+/// How much of `ACCOUNTS` was ever used (map `USED`, one entry).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Places handed out so far, those that were given back included.
+    pub places: u64,
+}
 
 /// `TASK_DEAD | EXIT_DEAD | EXIT_ZOMBIE` of `include/linux/sched.h`: the thread is gone.
 pub const STATE_DEAD: u32 = 0x80 | 0x10 | 0x20;
+/// `__TASK_STOPPED | __TASK_TRACED` of `include/linux/sched.h`: stopped by a signal or a tracer.
+pub const STATE_STOPPED: u32 = 0x4 | 0x8;
 
 #[cfg(feature = "user")]
-crate::pod!(Account);
+crate::pod!(Account, Used);

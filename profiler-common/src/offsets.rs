@@ -16,20 +16,30 @@ pub struct KernelOffsets {
     pub task_state: u32,
     /// `task_struct.thread.fsbase`, the TLS base on x86-64.
     pub task_fsbase: u32,
+    /// `task_struct.on_cpu`: not 0 while the task is on a CPU.
+    pub task_on_cpu: u32,
     /// `pt_regs.sp`.
     pub regs_sp: u32,
     /// `pt_regs.ip`.
     pub regs_ip: u32,
     /// `pt_regs.orig_ax`: the system call's number while inside one, else negative.
     pub regs_orig_ax: u32,
+    /// `pt_regs.di`: a system call's first argument.
+    pub regs_di: u32,
+    /// `pt_regs.si`: its second.
+    pub regs_si: u32,
     /// 1 where `sched_switch` passes the previous state as its fourth argument (5.18 and later).
     pub switch_passes_state: u32,
 }
 
-const _: () = assert!(size_of::<KernelOffsets>() == 32);
+const _: () = assert!(size_of::<KernelOffsets>() == 44);
 
 #[cfg(feature = "user")]
 crate::pod!(KernelOffsets);
+
+/// User space looks at threads that are off the CPU: note what each waits for, and open accounts
+/// also for those that do not run.
+pub const LOOK_OFF_CPU: u32 = 1 << 0;
 
 /// What does not change while the programs run.
 #[repr(C)]
@@ -41,9 +51,13 @@ pub struct Settings {
     pub wake_bytes: u32,
     /// Nanoseconds between two ticks of one CPU.
     pub period_ns: u64,
+    /// The `LOOK_` bits.
+    pub flags: u32,
+    /// Padding, zero.
+    pub _pad: u32,
 }
 
-const _: () = assert!(size_of::<Settings>() == 16);
+const _: () = assert!(size_of::<Settings>() == 24);
 
 #[cfg(feature = "user")]
 crate::pod!(Settings);

@@ -51,6 +51,11 @@ pub const FLAG_STATE_FROM_MAP: u32 = 1 << 7;
 /// The thread state is the runtime's current one (3.8–3.11).
 pub const FLAG_STATE_FROM_HOLDER: u32 = 1 << 8;
 
+/// Whether an exception is being handled was read.
+pub const FLAG_EXCEPTION_KNOWN: u32 = 1 << 9;
+/// The thread was in an `except` or `finally` block.
+pub const FLAG_EXCEPTION_HANDLED: u32 = 1 << 10;
+
 /// The fixed part of a sample; `frames` entries of [`crate::walk::RawFrame`] follow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,9 +91,11 @@ pub struct SampleRecord {
     pub depth: u32,
     /// How many of the frames that follow are the leaf end; the others are the root end.
     pub leaf_frames: u32,
+    /// The system call's first two arguments while in one.
+    pub syscall_args: [u64; 2],
 }
 
-const _: () = assert!(size_of::<SampleRecord>() == 104);
+const _: () = assert!(size_of::<SampleRecord>() == 120);
 
 /// The largest record there can be.
 pub const MAX_RECORD_BYTES: usize = size_of::<SampleRecord>() + MAX_FRAMES * 16;
@@ -105,9 +112,13 @@ pub struct LifeRecord {
     pub _pad: u32,
     /// For an end, the thread's nanoseconds on a CPU since its process became a target.
     pub on_cpu_ns: u64,
+    /// Likewise its nanoseconds off the CPU though it could run.
+    pub runnable_ns: u64,
+    /// Likewise its nanoseconds blocked.
+    pub blocked_ns: u64,
 }
 
-const _: () = assert!(size_of::<LifeRecord>() == 40);
+const _: () = assert!(size_of::<LifeRecord>() == 56);
 
 #[cfg(feature = "user")]
 crate::pod!(RecordHead, SampleRecord, LifeRecord);

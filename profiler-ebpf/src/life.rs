@@ -2,11 +2,13 @@
 
 use aya_ebpf::{helpers, programs::BtfTracePointContext};
 use aya_log_ebpf::debug;
+use profiler_common::offsets::LOOK_OFF_CPU;
 use profiler_common::plan::PLAN_NO_PYTHON;
 use profiler_common::record::{KIND_EXEC, KIND_EXIT, KIND_FORK, KIND_GONE, LifeRecord, RecordHead};
 
 use crate::{
-    maps::{self, ACCOUNTS, PLANS},
+    accounts::{self, Opening, Place, get},
+    maps::{self, PLANS, SETTINGS},
     switch,
     task::Task,
 };
@@ -37,11 +39,20 @@ pub fn fork(ctx: &BtfTracePointContext) {
         return;
     }
     let head = head(KIND_FORK, Task::from_argument(ctx.arg(1)));
+    if SETTINGS.load().flags & LOOK_OFF_CPU != 0 && head.tgid == parent_tgid {
+        // It waits for its first CPU.
+        let opening = Opening {
+            tgid: head.tgid,
+            tid: head.tid,
+            since: head.time_ns,
+            off_state: Some(0),
+        };
+        accounts::open(opening, |_| ());
+    }
     maps::send_life(&LifeRecord {
         head,
         parent_tgid,
-        _pad: 0,
-        on_cpu_ns: 0,
+        ..LifeRecord::default()
     });
 }
 
@@ -56,13 +67,8 @@ pub fn exec(ctx: &BtfTracePointContext) {
     debug!(ctx, "target {} replaced its program", tgid);
     // A thread that was not the first becomes it: same thread, another id, same account.
     let old = ctx.arg::<u64>(1) as u32;
-    if old != tgid
-        && let Some(account) = ACCOUNTS.get_ptr(&old)
-    {
-        // SAFETY: the thread is here, so no switch of it runs.
-        let account = unsafe { *account };
-        let _ = ACCOUNTS.insert(&tgid, &account, 0);
-        let _ = ACCOUNTS.remove(&old);
+    if old != tgid {
+        accounts::rename(old, tgid);
     }
     if let Some(plan) = PLANS.get_ptr_mut(&tgid) {
         // SAFETY: only this one thread of the process is left at an exec; a tick sees either
@@ -72,8 +78,7 @@ pub fn exec(ctx: &BtfTracePointContext) {
     maps::send_life(&LifeRecord {
         head: head(KIND_EXEC, task),
         parent_tgid: tgid,
-        _pad: 0,
-        on_cpu_ns: 0,
+        ..LifeRecord::default()
     });
 }
 
@@ -86,24 +91,15 @@ pub fn exit(ctx: &BtfTracePointContext) {
         return;
     }
     let head = head(KIND_EXIT, task);
-    let on_cpu_ns = ACCOUNTS.get_ptr(&head.tid).map_or(0, |account| {
-        // SAFETY: the thread is here, so no switch of it runs; user space only reads.
-        switch::on_cpu_until(unsafe { &*account }, head.time_ns)
-    });
     if head.tid == tgid {
         debug!(ctx, "main thread of target {} ends", tgid);
     }
-    maps::send_life(&LifeRecord {
-        head,
-        parent_tgid: tgid,
-        _pad: 0,
-        on_cpu_ns,
-    });
+    maps::send_life(&ended(head, accounts::find(head.tid)));
 }
 
 /// A thread of a target has left its CPU for the last time, with this account.
 #[inline(always)]
-pub fn gone(tgid: u32, tid: u32, now: u64, on_cpu_ns: u64) {
+pub fn gone(tgid: u32, tid: u32, now: u64, place: Place) {
     let head = RecordHead {
         kind: KIND_GONE,
         bytes: size_of::<LifeRecord>() as u32,
@@ -111,10 +107,21 @@ pub fn gone(tgid: u32, tid: u32, now: u64, on_cpu_ns: u64) {
         tgid,
         tid,
     };
-    maps::send_life(&LifeRecord {
+    maps::send_life(&ended(head, Some(place)));
+}
+
+/// The record of an end, with the account so far.
+#[inline(always)]
+fn ended(head: RecordHead, place: Option<Place>) -> LifeRecord {
+    let mut record = LifeRecord {
         head,
-        parent_tgid: tgid,
-        _pad: 0,
-        on_cpu_ns,
-    });
+        parent_tgid: head.tgid,
+        ..LifeRecord::default()
+    };
+    if let Some(place) = place {
+        record.on_cpu_ns = switch::on_cpu_until(place, head.time_ns);
+        record.runnable_ns = get!(place, runnable_ns);
+        record.blocked_ns = get!(place, blocked_ns);
+    }
+    record
 }

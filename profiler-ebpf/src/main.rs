@@ -1,10 +1,17 @@
-//! The kernel half: three programs that only observe.
+//! The kernel half: programs that only observe.
 //!
 //! Entry points alone stand here. Each delegates to its room, and each room counts what it
 //! gives up. Nothing is written into a target; nothing sleeps, waits or follows a name.
 #![no_std]
 #![no_main]
+#![feature(core_intrinsics)]
+#![expect(
+    internal_features,
+    reason = "`core` has no `fetch_add` for a target without compare-and-swap, though it has the instruction"
+)]
 
+mod accounts;
+mod census;
 mod life;
 mod maps;
 mod pychain;
@@ -36,6 +43,21 @@ pub fn tick_unrolled(ctx: PerfEventContext) -> u32 {
 #[btf_tracepoint(function = "sched_switch")]
 pub fn switch(ctx: BtfTracePointContext) -> i32 {
     switch::switch(&ctx);
+    0
+}
+
+/// Every wake-up: `(task)`.
+#[btf_tracepoint(function = "sched_wakeup")]
+pub fn wakeup(ctx: BtfTracePointContext) -> i32 {
+    switch::wakeup(&ctx);
+    0
+}
+
+/// Every task there is, when user space reads the iterator.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/task")]
+pub extern "C" fn census(context: *mut census::Context) -> i32 {
+    census::visit(context);
     0
 }
 

@@ -3,11 +3,11 @@
 use aya_ebpf::{
     Global,
     macros::map,
-    maps::{HashMap, PerCpuArray, RingBuf},
+    maps::{Array, HashMap, PerCpuArray, RingBuf, Stack},
 };
 use profiler_common::{
     CONTRACT_VERSION,
-    account::Account,
+    account::{Account, MAX_ACCOUNTS, Used},
     loss::Counters,
     offsets::{KernelOffsets, NO_FIELD, Settings},
     plan::{Plan, StateKey},
@@ -22,9 +22,12 @@ pub static OFFSETS: Global<KernelOffsets> = Global::new(KernelOffsets {
     task_tgid: NO_FIELD,
     task_state: NO_FIELD,
     task_fsbase: NO_FIELD,
+    task_on_cpu: NO_FIELD,
     regs_sp: NO_FIELD,
     regs_ip: NO_FIELD,
     regs_orig_ax: NO_FIELD,
+    regs_di: NO_FIELD,
+    regs_si: NO_FIELD,
     switch_passes_state: 0,
 });
 
@@ -34,6 +37,8 @@ pub static SETTINGS: Global<Settings> = Global::new(Settings {
     contract: CONTRACT_VERSION,
     wake_bytes: 0,
     period_ns: 0,
+    flags: 0,
+    _pad: 0,
 });
 
 /// The targets: tgid → plan. A process that is not here costs one lookup.
@@ -44,9 +49,24 @@ pub static PLANS: HashMap<u32, Plan> = HashMap::with_max_entries(1024, 0);
 #[map]
 pub static STATES: HashMap<StateKey, u64> = HashMap::with_max_entries(16384, 0);
 
-/// tid → what the scheduler did with it.
+/// `BPF_F_MMAPABLE` of `include/uapi/linux/bpf.h`: user space maps it into its memory.
+const MMAPABLE: u32 = 1 << 10;
+
+/// tid → the place of its account.
 #[map]
-pub static ACCOUNTS: HashMap<u32, Account> = HashMap::with_max_entries(16384, 0);
+pub static SLOTS: HashMap<u32, u32> = HashMap::with_max_entries(MAX_ACCOUNTS, 0);
+
+/// What the scheduler did with each thread.
+#[map]
+pub static ACCOUNTS: Array<Account> = Array::with_max_entries(MAX_ACCOUNTS, MMAPABLE);
+
+/// How many places of `ACCOUNTS` were ever used.
+#[map]
+pub static USED: Array<Used> = Array::with_max_entries(1, MMAPABLE);
+
+/// Places of `ACCOUNTS` that were given back.
+#[map]
+pub static FREE: Stack<u32> = Stack::with_max_entries(MAX_ACCOUNTS, 0);
 
 /// Records on their way to user space.
 #[map]
@@ -60,8 +80,8 @@ pub static COUNTERS: PerCpuArray<Counters> = PerCpuArray::with_max_entries(1, 0)
 #[map]
 pub static BEATS: PerCpuArray<Beat> = PerCpuArray::with_max_entries(1, 0);
 
-/// Room to put a record together (entry 0, for the tick) and to read registers (entry 1, for the
-/// switch, which a tick may interrupt); a tick is never interrupted by another on its CPU.
+/// Room to put a record together (entry 0, for the tick) and to read a thread state (entry 1, for
+/// the switch, which a tick may interrupt); a tick is never interrupted by another on its CPU.
 #[map]
 pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(2, 0);
 

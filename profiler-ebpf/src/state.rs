@@ -6,8 +6,9 @@
 use profiler_common::{
     plan::{GIL_BY_HOLDER, GIL_BY_WORD, MAX_HOPS, NO_FIELD, Plan, StateKey},
     record::{
-        FLAG_GC_KNOWN, FLAG_GC_RUNNING, FLAG_GIL_HELD, FLAG_GIL_KNOWN, FLAG_GIL_WANTED,
-        FLAG_STATE_FROM_HOLDER, FLAG_STATE_FROM_MAP, FLAG_STATE_FROM_TLS,
+        FLAG_EXCEPTION_HANDLED, FLAG_EXCEPTION_KNOWN, FLAG_GC_KNOWN, FLAG_GC_RUNNING,
+        FLAG_GIL_HELD, FLAG_GIL_KNOWN, FLAG_GIL_WANTED, FLAG_STATE_FROM_HOLDER,
+        FLAG_STATE_FROM_MAP, FLAG_STATE_FROM_TLS,
     },
     walk::{Block, Reader},
 };
@@ -79,6 +80,37 @@ fn is_of(plan: &Plan, addr: u64, tls_base: u64, block: &mut Block) -> bool {
         && block.u64(plan.state.thread_id) == tls_base
 }
 
+/// Whether the thread handles an exception: the newest entry that has one says so. Entries are as
+/// many as generators run inside each other; beyond a few, it is not known.
+#[inline(always)]
+fn exception(plan: &Plan, block: &Block) -> u32 {
+    const ENTRIES: usize = 4;
+    if plan.flag.exc_info == NO_FIELD {
+        return 0;
+    }
+    let mut entry = block.u64(plan.flag.exc_info);
+    let mut looked = 0;
+    while looked < ENTRIES {
+        if entry == 0 {
+            return FLAG_EXCEPTION_KNOWN;
+        }
+        let value = entry.wrapping_add(u64::from(plan.flag.exc_value));
+        let Some(value) = CurrentMemory.word(value) else {
+            return 0;
+        };
+        if value != 0 && value != plan.flag.none_addr {
+            return FLAG_EXCEPTION_KNOWN | FLAG_EXCEPTION_HANDLED;
+        }
+        let previous = entry.wrapping_add(u64::from(plan.flag.exc_previous));
+        let Some(previous) = CurrentMemory.word(previous) else {
+            return 0;
+        };
+        entry = previous;
+        looked += 1;
+    }
+    0
+}
+
 /// What the state, still in `block`, and the runtime say of the GIL and the collector.
 #[inline(always)]
 pub fn flags(plan: &Plan, addr: u64, block: &Block) -> u32 {
@@ -100,6 +132,7 @@ pub fn flags(plan: &Plan, addr: u64, block: &Block) -> u32 {
         }
         _ => {}
     }
+    flags |= exception(plan, block);
     if plan.flag.gil_wanted != NO_FIELD && block.u32(plan.flag.gil_wanted) != 0 {
         flags |= FLAG_GIL_WANTED;
     }

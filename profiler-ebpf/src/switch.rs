@@ -3,13 +3,16 @@
 
 use aya_ebpf::{helpers, programs::BtfTracePointContext};
 use profiler_common::{
-    account::{Account, STATE_DEAD},
-    plan::Plan,
+    account::STATE_DEAD,
+    offsets::LOOK_OFF_CPU,
+    plan::{PLAN_NO_PYTHON, Plan},
 };
 
 use crate::{
+    accounts::{self, Opening, Place, get, set},
     life,
-    maps::{self, ACCOUNTS, BEATS, OFFSETS, PLANS, SCRATCH},
+    maps::{self, BEATS, OFFSETS, PLANS, SCRATCH, SETTINGS},
+    state as thread_state,
     task::Task,
 };
 
@@ -20,21 +23,41 @@ pub fn switch(ctx: &BtfTracePointContext) {
     let now = unsafe { helpers::bpf_ktime_get_ns() };
     let prev = Task::from_argument(ctx.arg(1));
     let tgid = prev.tgid();
+    let next = Task::from_argument(ctx.arg(2));
+    let next_tgid = next.tgid();
     // One after the other: joined, the compiler tests both pointers with one `or`, which the
     // verifier refuses.
+    let mut is_target = false;
     // SAFETY: see `tick::tick`.
     if let Some(plan) = unsafe { PLANS.get(&tgid) } {
         off(plan, prev, tgid, state(ctx, prev), now);
+        is_target = true;
     }
-    let next = Task::from_argument(ctx.arg(2));
-    let tgid = next.tgid();
-    // SAFETY: as above.
-    if unsafe { PLANS.get(&tgid) }.is_some() {
-        on(next, tgid, now);
+    if next_tgid != tgid {
+        // SAFETY: as above.
+        is_target = unsafe { PLANS.get(&next_tgid) }.is_some();
+    }
+    if is_target {
+        on(next, next_tgid, now);
     }
     if let Some(beat) = BEATS.get_ptr_mut(0) {
         // SAFETY: the CPU's own value.
         unsafe { (*beat).switched_ns = now };
+    }
+}
+
+/// Entry: a thread that slept can run from now on.
+#[inline(always)]
+pub fn wakeup(ctx: &BtfTracePointContext) {
+    let task = Task::from_argument(ctx.arg(0));
+    // Only threads of targets have an account. One that is still on its CPU, about to sleep, will
+    // not.
+    if let Some(place) = accounts::find(task.tid())
+        && !place.is_on_cpu()
+        && get!(place, woken_ns) == 0
+    {
+        // SAFETY: a helper without arguments.
+        set!(place, woken_ns, unsafe { helpers::bpf_ktime_get_ns() });
     }
 }
 
@@ -53,47 +76,32 @@ fn state(ctx: &BtfTracePointContext, prev: Task) -> u32 {
 /// The account of a thread that is on a CPU; one first seen there has been since the start, or
 /// since the last switch that was seen on this CPU.
 #[inline(always)]
-fn running(plan: &Plan, tgid: u32, tid: u32) -> Option<&'static mut Account> {
-    if let Some(account) = ACCOUNTS.get_ptr_mut(&tid) {
-        // SAFETY: the scheduler runs one switch of a thread at a time; user space only reads.
-        let account = unsafe { &mut *account };
-        if account.on_cpu == 0 {
-            unseen(account);
+fn running(plan: &Plan, tgid: u32, tid: u32) -> Option<Place> {
+    if let Some(place) = accounts::find(tid) {
+        if !place.is_on_cpu() {
+            unseen(place);
         }
-        return Some(account);
+        return Some(place);
     }
-    let switched = last_switch();
-    let account = Account {
+    let opening = Opening {
         tgid,
-        on_cpu: 1,
-        since: if switched > plan.since_ns {
-            switched
-        } else {
-            plan.since_ns
-        },
-        ..Account::default()
+        tid,
+        since: later(last_switch(), plan.since_ns),
+        off_state: None,
     };
-    if ACCOUNTS.insert(&tid, &account, 0).is_err()
-        && let Some(counters) = maps::counters()
-    {
-        counters.accounts_full += 1;
-    }
-    // SAFETY: as above.
-    ACCOUNTS
-        .get_ptr_mut(&tid)
-        .map(|account| unsafe { &mut *account })
+    accounts::open(opening, |_| ())
+}
+
+#[inline(always)]
+fn later(a: u64, b: u64) -> u64 {
+    if a > b { a } else { b }
 }
 
 /// The thread runs, though no switch put it on this CPU: it cannot have been here before the last
 /// switch that was seen here, and that is when its account goes on.
 #[inline(always)]
-fn unseen(account: &mut Account) {
-    let switched = last_switch();
-    if switched > account.since {
-        resume(account, switched);
-    } else {
-        resume(account, account.since);
-    }
+fn unseen(place: Place) {
+    resume(place, later(last_switch(), get!(place, since)));
     if let Some(counters) = maps::counters() {
         counters.switches_unseen += 1;
     }
@@ -110,36 +118,54 @@ fn last_switch() -> u64 {
 
 /// Put a thread's account on a CPU at `now`.
 #[inline(always)]
-fn resume(account: &mut Account, now: u64) {
-    let away = now.saturating_sub(account.since);
-    if account.off_state == 0 {
-        account.runnable_ns += away;
+fn resume(place: Place, now: u64) {
+    let generation = get!(place, generation);
+    // First of all: from here on, nothing in it is of the stretch off the CPU.
+    set!(place, generation, generation + 1);
+    let since = get!(place, since);
+    let woken = get!(place, woken_ns);
+    let away = now.saturating_sub(since);
+    let blocked = if get!(place, off_state) == 0 {
+        0
+    } else if woken != 0 && woken < now {
+        woken.saturating_sub(since)
     } else {
-        account.blocked_ns += away;
+        away
+    };
+    let runnable = away.saturating_sub(blocked);
+    set!(place, blocked_ns, get!(place, blocked_ns) + blocked);
+    set!(place, runnable_ns, get!(place, runnable_ns) + runnable);
+    set!(place, since, now);
+    if get!(place, marked) == generation {
+        set!(place, marked_blocked_ns, blocked);
+        set!(place, marked_runnable_ns, runnable);
+        set!(place, marked, generation | 1);
     }
-    account.on_cpu = 1;
-    account.generation += 1;
-    account.since = now;
 }
 
-/// The account of the running thread for a tick: its generation, and its nanoseconds on a CPU up
-/// to `now`. Opens the account if there is none.
+/// The account of the running thread for a tick: its generation, its nanoseconds on a CPU up to
+/// `now`, and since when it has been on this one. Opens the account if there is none.
 #[inline(always)]
-pub fn at_tick(plan: &Plan, tgid: u32, tid: u32, tls_base: u64, now: u64) -> (u64, u64) {
-    let Some(account) = running(plan, tgid, tid) else {
-        return (0, 0);
+pub fn at_tick(plan: &Plan, tgid: u32, tid: u32, tls_base: u64, now: u64) -> (u64, u64, u64) {
+    let Some(place) = running(plan, tgid, tid) else {
+        return (0, 0, 0);
     };
-    account.tls_base = tls_base;
-    (account.generation, on_cpu_until(account, now))
+    set!(place, tls_base, tls_base);
+    (
+        get!(place, generation),
+        on_cpu_until(place, now),
+        get!(place, since),
+    )
 }
 
 /// An account's nanoseconds on a CPU, with the stretch that still runs.
 #[inline(always)]
-pub fn on_cpu_until(account: &Account, now: u64) -> u64 {
-    if account.on_cpu == 0 {
-        account.on_cpu_ns
+pub fn on_cpu_until(place: Place, now: u64) -> u64 {
+    let before = get!(place, on_cpu_ns);
+    if place.is_on_cpu() {
+        before + now.saturating_sub(get!(place, since))
     } else {
-        account.on_cpu_ns + now.saturating_sub(account.since)
+        before
     }
 }
 
@@ -150,53 +176,62 @@ fn off(plan: &Plan, task: Task, tgid: u32, state: u32, now: u64) {
     }
     let tid = task.tid();
     if state & STATE_DEAD != 0 {
-        if let Some(account) = ACCOUNTS.get_ptr(&tid) {
-            // SAFETY: as in `running`.
-            life::gone(tgid, tid, now, on_cpu_until(unsafe { &*account }, now));
+        if let Some(place) = accounts::find(tid) {
+            life::gone(tgid, tid, now, place);
         }
-        let _ = ACCOUNTS.remove(&tid);
+        accounts::close(tid);
         return;
     }
-    let Some(account) = running(plan, tgid, tid) else {
+    let Some(place) = running(plan, tgid, tid) else {
         return;
     };
-    if account.on_cpu != 0 {
-        account.on_cpu_ns += now.saturating_sub(account.since);
+    set!(place, on_cpu_ns, on_cpu_until(place, now));
+    set!(place, since, now);
+    set!(place, woken_ns, 0);
+    set!(place, off_state, state);
+    let tls_base = task.tls_base();
+    set!(place, tls_base, tls_base);
+    if SETTINGS.load().flags & LOOK_OFF_CPU != 0 {
+        waits(place, task);
+        if get!(place, thread_state) == 0
+            && plan.flags & PLAN_NO_PYTHON == 0
+            // SAFETY: entry 1 is for the switch alone, which no other switch interrupts on its CPU.
+            && let Some(block) = SCRATCH.get_ptr_mut(1).map(|scratch| unsafe { &mut (*scratch).block })
+            // The thread that goes off is still the current one, and so is its memory.
+            && let Some(found) = thread_state::find(plan, tgid, tls_base, block)
+        {
+            set!(place, thread_state, found.addr);
+        }
     }
-    account.on_cpu = 0;
-    account.generation += 1;
-    account.since = now;
-    account.off_state = state;
-    account.tls_base = task.tls_base();
-    account.off_syscall = -1;
-    if let Some(scratch) = SCRATCH.get_ptr_mut(1)
-        // SAFETY: entry 1 is for the switch alone, which no other switch interrupts on its CPU.
-        && let block = unsafe { &mut (*scratch).block }
-        && task.user_registers(block)
-    {
-        account.off_syscall = block.u64(OFFSETS.load().regs_orig_ax) as i32;
-    }
+    set!(place, generation, get!(place, generation) + 1);
+}
+
+/// Note what a thread that is off the CPU waits for.
+#[inline(always)]
+pub fn waits(place: Place, task: Task) {
+    let user = task.user_registers();
+    let offsets = OFFSETS.load();
+    set!(place, off_syscall, user.get(offsets.regs_orig_ax) as i32);
+    let args = [user.get(offsets.regs_di), user.get(offsets.regs_si)];
+    set!(place, off_args, args);
+    set!(place, off_ip, user.get(offsets.regs_ip));
 }
 
 #[inline(always)]
 fn on(task: Task, tgid: u32, now: u64) {
     let tid = task.tid();
-    let Some(account) = ACCOUNTS.get_ptr_mut(&tid) else {
-        let account = Account {
-            tgid,
-            on_cpu: 1,
-            generation: 1,
-            since: now,
-            ..Account::default()
-        };
-        if ACCOUNTS.insert(&tid, &account, 0).is_err()
-            && let Some(counters) = maps::counters()
-        {
-            counters.accounts_full += 1;
+    match accounts::find(tid) {
+        Some(place) if !place.is_on_cpu() => resume(place, now),
+        // It went off unseen.
+        Some(_) => {}
+        None => {
+            let opening = Opening {
+                tgid,
+                tid,
+                since: now,
+                off_state: None,
+            };
+            accounts::open(opening, |_| ());
         }
-        return;
-    };
-    // SAFETY: as in `running`.
-    let account = unsafe { &mut *account };
-    resume(account, now);
+    }
 }

@@ -7,9 +7,10 @@ use std::fmt;
 use bytes::Bytes;
 use profiler_common::{
     record::{
-        FLAG_GC_KNOWN, FLAG_GC_RUNNING, FLAG_GIL_HELD, FLAG_GIL_KNOWN, FLAG_GIL_WANTED,
-        FLAG_IN_KERNEL, FLAG_STATE_FROM_MAP, FLAG_STATE_FROM_TLS, KIND_EXEC, KIND_EXIT, KIND_FORK,
-        KIND_GONE, KIND_SAMPLE, LifeRecord, RecordHead, SampleRecord,
+        FLAG_EXCEPTION_HANDLED, FLAG_EXCEPTION_KNOWN, FLAG_GC_KNOWN, FLAG_GC_RUNNING,
+        FLAG_GIL_HELD, FLAG_GIL_KNOWN, FLAG_GIL_WANTED, FLAG_IN_KERNEL, FLAG_STATE_FROM_MAP,
+        FLAG_STATE_FROM_TLS, KIND_EXEC, KIND_EXIT, KIND_FORK, KIND_GONE, KIND_SAMPLE, LifeRecord,
+        RecordHead, SampleRecord,
     },
     walk::{MAX_FRAMES, RawFrame},
 };
@@ -49,11 +50,22 @@ pub enum Event {
         pid: Pid,
         /// The thread.
         tid: Tid,
-        /// Its time on a CPU since its process became a target, up to then.
-        on_cpu: DurationNs,
+        /// Its times since its process became a target, up to then.
+        times: Times,
         /// Whether it will not run any more.
         last: bool,
     },
+}
+
+/// What the scheduler counted for a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// On a CPU.
+    pub on_cpu: DurationNs,
+    /// Off the CPU though it could run.
+    pub runnable: DurationNs,
+    /// Blocked.
+    pub blocked: DurationNs,
 }
 
 impl Event {
@@ -105,6 +117,8 @@ pub struct Tick {
     pub on_cpu: Option<DurationNs>,
     /// The system call it was in.
     pub syscall: Option<u32>,
+    /// That call's first two arguments.
+    pub syscall_args: [u64; 2],
     /// A `walk::END_` constant.
     pub walk_end: u32,
     /// Frames the chain had.
@@ -145,6 +159,16 @@ impl Tick {
             None
         } else {
             Some(self.flags & FLAG_GC_RUNNING != 0)
+        }
+    }
+
+    /// Whether the thread was handling an exception; `None` when it could not be told.
+    #[must_use]
+    pub const fn handles_exception(&self) -> Option<bool> {
+        if self.flags & FLAG_EXCEPTION_KNOWN == 0 {
+            None
+        } else {
+            Some(self.flags & FLAG_EXCEPTION_HANDLED != 0)
         }
     }
 
@@ -260,12 +284,16 @@ pub fn decode(bytes: &Bytes) -> Result<Event, WireError> {
         }
         KIND_EXEC => Ok(Event::Exec { time, pid }),
         KIND_EXIT | KIND_GONE => {
-            let on_cpu = DurationNs(u64_at(bytes, at!(LifeRecord, on_cpu_ns)));
+            let times = Times {
+                on_cpu: DurationNs(u64_at(bytes, at!(LifeRecord, on_cpu_ns))),
+                runnable: DurationNs(u64_at(bytes, at!(LifeRecord, runnable_ns))),
+                blocked: DurationNs(u64_at(bytes, at!(LifeRecord, blocked_ns))),
+            };
             Ok(Event::Exit {
                 time,
                 pid,
                 tid,
-                on_cpu,
+                times,
                 last: kind == KIND_GONE,
             })
         }
@@ -313,6 +341,7 @@ fn tick(bytes: &Bytes, time: MonotonicNs, pid: Pid, tid: Tid) -> Result<Tick, Wi
             .filter(|ns| *ns != 0)
             .map(DurationNs),
         syscall: u32::try_from(syscall).ok(),
+        syscall_args: [0, 8].map(|arg| u64_at(bytes, at!(SampleRecord, syscall_args) + arg)),
         walk_end: u32_at(bytes, at!(SampleRecord, walk_end)),
         depth: u32_at(bytes, at!(SampleRecord, depth)),
         leaf_frames: u32_at(bytes, at!(SampleRecord, leaf_frames)).min(frames),
@@ -347,16 +376,16 @@ mod tests {
                 record(1, 100, &[], 96),
                 WireError::LengthMismatch { says: 100, has: 96 },
             ),
-            (record(9, 40, &[], 40), WireError::UnknownKind(9)),
+            (record(9, 56, &[], 56), WireError::UnknownKind(9)),
             (
-                record(1, 104, &[(frames, 1)], 104),
+                record(1, 120, &[(frames, 1)], 120),
                 WireError::LengthMismatch {
-                    says: 120,
-                    has: 104,
+                    says: 136,
+                    has: 120,
                 },
             ),
             (
-                record(1, 104, &[(frames, u32::MAX)], 104),
+                record(1, 120, &[(frames, u32::MAX)], 120),
                 WireError::TooManyFrames(u32::MAX),
             ),
         ];
@@ -372,15 +401,15 @@ mod tests {
         let flags = at!(SampleRecord, flags);
         let bytes = record(
             KIND_SAMPLE,
-            136,
+            152,
             &[
                 (frames, 2),
                 (leaf, 7),
                 (flags, FLAG_GIL_KNOWN | FLAG_GIL_HELD),
-                (104, 5),
-                (120, 6),
+                (120, 5),
+                (136, 6),
             ],
-            136,
+            152,
         );
         let Ok(Event::Tick(tick)) = decode(&bytes) else {
             panic!("no tick")

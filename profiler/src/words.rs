@@ -74,6 +74,11 @@ word! {
     MonotonicNs(u64), "{}"
 }
 word! {
+    /// A point of one CPU's task clock, nanoseconds. It stands still while a host has taken the
+    /// CPU away; another CPU's is another clock.
+    TaskClock(u64), "{}"
+}
+word! {
     /// A stretch of time, nanoseconds.
     DurationNs(u64), "{}"
 }

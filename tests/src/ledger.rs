@@ -24,6 +24,8 @@ pub struct Ledger {
     pub engine: String,
     /// What a sample's weight means.
     pub mode: String,
+    /// The clock of every time.
+    pub clock: String,
     /// Ticks a second and CPU.
     pub rate_hz: f64,
     /// Nanoseconds between ticks.
@@ -32,13 +34,15 @@ pub struct Ledger {
     pub duration_s: f64,
     /// Ticks that found a thread of the target.
     pub ticks: u64,
-    /// Those that became samples.
+    /// Looks at threads off the CPU.
+    pub looks: u64,
+    /// Those that became samples, looks included.
     pub samples: u64,
     /// Those that did not, by reason.
     pub losses: BTreeMap<String, u64>,
     /// Samples by where their frames came from.
     pub frames_from: BTreeMap<String, u64>,
-    /// Walks given up because the thread moved on.
+    /// Looks without frames, because the thread ran on each time it was read.
     pub moved: u64,
     /// Samples whose witnesses named different threads.
     pub contradictions: u64,
@@ -46,6 +50,10 @@ pub struct Ledger {
     pub gil: BTreeMap<String, u64>,
     /// Samples of a thread that collected garbage.
     pub gc: u64,
+    /// Samples by whether the thread was handling an exception.
+    pub handling: BTreeMap<String, u64>,
+    /// The time of blocked threads' samples, by what those waited for.
+    pub blocked: BTreeMap<String, u64>,
     /// The threads.
     pub threads: Vec<Thread>,
     /// What the profiler itself cost.
@@ -67,10 +75,20 @@ pub struct Thread {
     pub matched_by: Vec<String>,
     /// Its samples.
     pub samples: u64,
-    /// The time they stand for.
+    /// The time that those on a CPU stand for.
     pub sampled_ns: u64,
     /// The time the scheduler gave it; none where that could not be had.
     pub scheduler_ns: Option<u64>,
+    /// The time that its samples stand for while it waited for a CPU.
+    pub sampled_runnable_ns: u64,
+    /// The time that its samples stand for while it was blocked.
+    pub sampled_blocked_ns: u64,
+    /// The time it waited for a CPU, as the scheduler has it; none in `cpu` mode.
+    pub runnable_ns: Option<u64>,
+    /// The time it was blocked, as the scheduler has it; none in `cpu` mode.
+    pub blocked_ns: Option<u64>,
+    /// The time it lived while it was watched.
+    pub wall_ns: Option<u64>,
 }
 
 impl Thread {
@@ -90,6 +108,25 @@ impl Thread {
             .scheduler_ns
             .with_context(|| format!("thread {} has no scheduler's account", self.tid))?;
         Ok(ns as f64 / 1e9)
+    }
+
+    /// All of its samples' time, seconds: on a CPU, runnable, blocked.
+    #[must_use]
+    pub fn all_sampled_s(&self) -> f64 {
+        (self.sampled_ns + self.sampled_runnable_ns + self.sampled_blocked_ns) as f64 / 1e9
+    }
+
+    /// All time that the scheduler knows of, seconds; none where it is not measured.
+    #[must_use]
+    pub fn all_scheduler_s(&self) -> Option<f64> {
+        let ns = self.scheduler_ns? + self.runnable_ns? + self.blocked_ns?;
+        Some(ns as f64 / 1e9)
+    }
+
+    /// The time it lived while it was watched, seconds; none where it is not measured.
+    #[must_use]
+    pub fn wall_s(&self) -> Option<f64> {
+        Some(self.wall_ns? as f64 / 1e9)
     }
 }
 

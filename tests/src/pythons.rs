@@ -69,7 +69,8 @@ impl Python {
         python
     }
 
-    fn ask(command: Vec<String>, root: Option<PathBuf>) -> Option<Self> {
+    /// The interpreter that a command starts, by its own word; none when it does not run.
+    pub(crate) fn ask(command: Vec<String>, root: Option<PathBuf>) -> Option<Self> {
         let (program, rest) = command.split_first()?;
         let output = Command::new(program)
             .args(rest)

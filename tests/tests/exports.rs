@@ -5,6 +5,7 @@
 
 mod exports {
     pub(crate) mod made;
+    pub(crate) mod made_off_cpu;
 
     mod flamegraph;
     mod folded;
@@ -13,5 +14,6 @@ mod exports {
     mod pprof;
     mod sink;
     mod speedscope;
+    mod states;
     mod table_limits;
 }

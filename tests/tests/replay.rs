@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use profiler::assembler::Assembler;
-use profiler::wire::{self, Event, WireError};
+use profiler::wire::{self, Event, Times, WireError};
 use profiler::words::{DurationNs, MonotonicNs, Pid, Tid};
 use profiler_common::record::{
     KIND_EXEC, KIND_EXIT, KIND_FORK, KIND_GONE, KIND_SAMPLE, LifeRecord, RecordHead, SampleRecord,
@@ -27,7 +27,7 @@ fn record(kind: u32, time: u64, tid: u32, rest: &[u32]) -> Bytes {
 }
 
 fn life(kind: u32, time: u64, tid: u32, on_cpu: u32) -> Bytes {
-    let record = record(kind, time, tid, &[PID, 0, on_cpu, 0]);
+    let record = record(kind, time, tid, &[PID, 0, on_cpu, 0, 56, 0, 78, 0]);
     assert_eq!(record.len(), size_of::<LifeRecord>());
     record
 }
@@ -147,7 +147,11 @@ fn what_a_life_record_says_is_kept() {
         time: MonotonicNs(7),
         pid: Pid(PID),
         tid: Tid(101),
-        on_cpu: DurationNs(1234),
+        times: Times {
+            on_cpu: DurationNs(1234),
+            runnable: DurationNs(56),
+            blocked: DurationNs(78),
+        },
         last: false,
     };
     assert_eq!(events, [(0, expected)]);

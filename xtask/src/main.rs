@@ -8,6 +8,7 @@ mod cache;
 mod demo;
 mod free_threaded;
 mod image;
+mod kinds;
 mod layouts;
 mod setup;
 mod shell;

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use nix::unistd::geteuid;
 
 use crate::cache::Cache;
-use crate::{free_threaded, shell};
+use crate::{free_threaded, kinds, shell};
 
 /// What was typed.
 #[derive(Debug, Default, clap::Args)]
@@ -58,6 +58,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     programs()?;
     sid(&cache)?;
     free_threaded::make(&cache)?;
+    kinds::run(&cache)?;
     if options.peers {
         peers(&cache)?;
     }

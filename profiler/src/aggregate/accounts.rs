@@ -2,7 +2,9 @@
 
 use profiler_common::loss::REASONS;
 
-use crate::aggregate::{Ledger, count, percent, seconds};
+use crate::aggregate::lives::{self, Lives};
+use crate::aggregate::{Ledger, ThreadAccount, count, percent, seconds, sum};
+use crate::sample::Mode;
 use crate::words::DurationNs;
 
 /// One thing about a run that a reader of its profile should know.
@@ -14,13 +16,19 @@ pub struct Remark {
     pub text: String,
 }
 
+/// Which of a thread's time a mode is about, as far as the scheduler can say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    OnCpu,
+    OffCpu,
+    All,
+}
+
 impl Ledger {
-    /// Ticks lost, all reasons together.
+    /// Ticks and looks lost, all reasons together.
     #[must_use]
     pub fn lost(&self) -> u64 {
-        self.losses
-            .values()
-            .fold(0, |sum, n| sum.saturating_add(*n))
+        sum(self.losses.values().copied())
     }
 
     /// By how many `ticks + looks = samples + Σ losses` fails; zero when the books balance.
@@ -31,19 +39,43 @@ impl Ledger {
             - i128::from(self.lost())
     }
 
-    /// Nanoseconds sampled and nanoseconds the scheduler counted, over the threads for which
-    /// it could be asked; `None` when it could be asked for none.
+    /// Nanoseconds sampled and nanoseconds the scheduler counted of the mode's kind of time,
+    /// over the threads for which it could be asked; `None` when it could be asked for none.
     #[must_use]
     pub fn sampled_of_scheduled(&self) -> Option<(DurationNs, DurationNs)> {
-        self.threads
-            .iter()
-            .filter_map(|thread| Some((thread.sampled_ns, thread.scheduler_ns?)))
-            .reduce(|(a, b), (c, d)| (a.saturating_add(c), b.saturating_add(d)))
-            .map(|(sampled, scheduled)| {
-                // What met threads are sampled for stands for those that were not met.
-                let scheduled = scheduled.saturating_add(self.unsampled.on_cpu_ns);
-                (DurationNs(sampled), DurationNs(scheduled))
-            })
+        let on_cpu = |thread: &ThreadAccount| Some((thread.sampled_ns, thread.scheduler_ns?));
+        let off_cpu = |thread: &ThreadAccount| {
+            let sampled = [thread.sampled_runnable_ns, thread.sampled_blocked_ns];
+            let scheduled = [thread.runnable_ns?, thread.blocked_ns?];
+            Some((sum(sampled), sum(scheduled)))
+        };
+        let all = |thread: &ThreadAccount| {
+            let sampled = sum([thread.sampled_ns, off_cpu(thread)?.0]);
+            Some((sampled, thread.wall_ns?))
+        };
+        let pairs: Vec<(u64, u64)> = match self.kind() {
+            Kind::OnCpu => self.threads.iter().filter_map(on_cpu).collect(),
+            Kind::OffCpu => self.threads.iter().filter_map(off_cpu).collect(),
+            Kind::All => self.threads.iter().filter_map(all).collect(),
+        };
+        // What met threads are sampled for stands for those that were not met.
+        let unmet = match self.kind() {
+            Kind::OnCpu => self.unsampled.on_cpu_ns,
+            Kind::OffCpu | Kind::All => 0,
+        };
+        (!pairs.is_empty()).then(|| {
+            let sampled = sum(pairs.iter().map(|(sampled, _)| *sampled));
+            let scheduled = sum(pairs.iter().map(|(_, scheduled)| *scheduled));
+            (DurationNs(sampled), DurationNs(sum([scheduled, unmet])))
+        })
+    }
+
+    fn kind(&self) -> Kind {
+        match self.mode.as_str() {
+            mode if mode == Mode::Wall.key() => Kind::All,
+            mode if mode == Mode::OffCpu.key() => Kind::OffCpu,
+            _ => Kind::OnCpu,
+        }
     }
 
     /// The accounts in a sentence: ticks, samples, losses, and the scheduler's opinion.
@@ -51,12 +83,23 @@ impl Ledger {
     pub fn sentence(&self) -> String {
         let mut text = self.books();
         if let Some((sampled, scheduled)) = self.sampled_of_scheduled() {
+            let whose = match self.kind() {
+                Kind::OnCpu if self.looks == 0 => "the scheduler counted",
+                Kind::OnCpu => "on a CPU the scheduler counted",
+                Kind::OffCpu => "off the CPU the scheduler counted",
+                Kind::All => "the threads lived",
+            };
             text += &format!(
-                " · sampled {} of {} the scheduler counted ({})",
+                " · sampled {} of {} {whose} ({})",
                 seconds(sampled),
                 seconds(scheduled),
                 percent(sampled.0, scheduled.0),
             );
+        }
+        if self.kind() == Kind::All
+            && let Some(lives) = Lives::of_all(&self.threads)
+        {
+            text += &format!(" · {}", lives.sentence());
         }
         text
     }
@@ -71,12 +114,15 @@ impl Ledger {
         if !reasons.is_empty() {
             lost += &format!(" ({})", reasons.join(", "));
         }
-        let ticks = count(self.ticks);
+        let mut came = format!("{} ticks", count(self.ticks));
+        if self.looks > 0 {
+            came += &format!(" + {} looks", count(self.looks));
+        }
         let samples = count(self.samples);
         match self.imbalance() {
-            0 => format!("{ticks} ticks = {samples} samples + {lost}"),
+            0 => format!("{came} = {samples} samples + {lost}"),
             off => format!(
-                "{ticks} ticks against {samples} samples + {lost}: the books are off by {}",
+                "{came} against {samples} samples + {lost}: the books are off by {}",
                 count(u64::try_from(off.unsigned_abs()).unwrap_or(u64::MAX)),
             ),
         }
@@ -119,6 +165,9 @@ impl Ledger {
                 ),
             );
         }
+        if let Some(text) = lives::doubt(&self.threads) {
+            say(true, text);
+        }
         if self.unsampled.threads > 0 {
             let n = count(self.unsampled.threads);
             let time = seconds(DurationNs(self.unsampled.on_cpu_ns));
@@ -144,11 +193,13 @@ impl Ledger {
             );
         }
         if self.moved > 0 {
-            let n = count(self.moved);
-            say(
-                false,
-                format!("{n} walks were given up because the thread ran on"),
+            let text = format!(
+                "{} of {} looks ({}) gave no frames: the thread ran on each time it was read",
+                count(self.moved),
+                count(self.looks),
+                percent(self.moved, self.looks),
             );
+            say(false, text);
         }
         if let Some(text) = self.cost() {
             say(false, text);
@@ -229,10 +280,44 @@ mod tests {
     }
 
     #[test]
+    fn off_the_cpu_looks_are_counted_and_times_are_held_against_the_modes_own() {
+        let check = |mode: Mode, sentence: &str| {
+            let mut ledger = ledger(10, 28, &[("ring_full", 2)]);
+            ledger.looks = 20;
+            ledger.mode = mode.key().to_owned();
+            ledger.threads = vec![ThreadAccount {
+                sampled_runnable_ns: 15_000_000,
+                sampled_blocked_ns: 26_900_000_000,
+                runnable_ns: Some(20_000_000),
+                blocked_ns: Some(26_970_000_000),
+                wall_ns: Some(30_000_000_000),
+                ..thread(3_000_000_000, Some(3_010_000_000))
+            }];
+            let books = "10 ticks + 20 looks = 28 samples + 2 lost (ring_full 2)";
+            assert_eq!(ledger.sentence(), format!("{books} · {sentence}"));
+        };
+        check(
+            Mode::Wall,
+            "sampled 29.92 s of 30.00 s the threads lived (99.7 %) · on CPU 3.01 s + runnable \
+             0.02 s + blocked 26.97 s = 30.00 s of 30.00 s lived",
+        );
+        check(
+            Mode::OffCpu,
+            "sampled 26.92 s of 26.99 s off the CPU the scheduler counted (99.7 %)",
+        );
+        check(
+            Mode::Gil,
+            "sampled 3.00 s of 3.01 s on a CPU the scheduler counted (99.7 %)",
+        );
+    }
+
+    #[test]
     fn doubts_come_before_descriptions() {
         let mut ledger = ledger(10, 4, &[("ring_full", 4)]);
         ledger.frames_from.estimated = 1;
-        ledger.moved = 3;
+        ledger.looks = 3_456;
+        ledger.samples += 3_456;
+        ledger.moved = 12;
         ledger.profiler.cpu_ns = Some(120_000_000);
         ledger.profiler.rss_bytes = Some(23_456_789);
         let remarks = ledger.remarks();
@@ -242,6 +327,10 @@ mod tests {
             remarks[1]
                 .text
                 .starts_with("4 ticks lost: the ring was full")
+        );
+        assert_eq!(
+            remarks[3].text,
+            "12 of 3,456 looks (0.3 %) gave no frames: the thread ran on each time it was read"
         );
         assert_eq!(
             remarks[4].text,

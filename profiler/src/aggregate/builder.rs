@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::aggregate::{
     Beyond, Entry, Ledger, Moment, Profile, ProfileMeta, ThreadIndex, ThreadInfo, Timeline,
 };
-use crate::sample::{Activity, FramesFrom, Gc, Gil, Handling, Sample};
+use crate::sample::{Activity, FramesFrom, Gc, Gil, Handling, Sample, Wait};
 use crate::stack::{Frame, FrameId, FrameKind, Frames, StackId, Stacks};
 use crate::words::{DurationNs, MonotonicNs, Tid};
 
@@ -23,9 +23,9 @@ pub struct Limits {
     pub stack_frames: usize,
     /// Threads.
     pub threads: usize,
-    /// Distinct entries, 40 bytes each and as much again for finding them.
+    /// Distinct entries, 48 bytes each and as much again for finding them.
     pub entries: usize,
-    /// Samples of the timeline, 24 bytes each.
+    /// Samples of the timeline, 48 bytes each.
     pub timeline: usize,
 }
 
@@ -191,12 +191,19 @@ impl ProfileBuilder {
             gil: sample.gil,
             gc: sample.gc,
             handling: sample.handling,
-            behind,
+            behind: behind.filter(|behind| (behind.0 as usize) < self.threads.len()),
             frames_from,
         };
         let full = self.entries.len() >= self.limits.entries && !self.by_key.contains_key(&key);
         if full || self.stacks.get(stack).is_none() {
             key.stack = self.stacks_beyond();
+        }
+        if full {
+            // What there can be too many of: the rest is a handful for each thread.
+            key.behind = None;
+            if let Activity::Blocked(Wait::Syscall(_)) = key.activity {
+                key.activity = Activity::Blocked(Wait::Unknown);
+            }
         }
         if Some(key.stack) == self.stacks_beyond {
             self.beyond.stack_ticks += u64::from(sample.ticks);
@@ -210,7 +217,7 @@ impl ProfileBuilder {
                 gil: key.gil,
                 gc: key.gc,
                 handling: key.handling,
-                behind,
+                behind: key.behind,
                 frames_from,
                 ticks: 0,
                 weight: DurationNs(0),
@@ -228,12 +235,13 @@ impl ProfileBuilder {
                 };
             } else {
                 moments.push(Moment {
-                    activity: sample.activity,
-                    gil: sample.gil,
+                    activity: key.activity,
+                    gil: key.gil,
                     time: sample.time,
                     weight: sample.weight,
                     thread,
                     stack: key.stack,
+                    behind: key.behind,
                 });
             }
         }

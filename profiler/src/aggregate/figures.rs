@@ -37,6 +37,11 @@ pub fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", part as f64 / whole as f64 * 100.0)
 }
 
+/// All of them together, or as much as fits.
+pub(super) fn sum(all: impl IntoIterator<Item = u64>) -> u64 {
+    all.into_iter().fold(0, u64::saturating_add)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::aggregate::{Entry, ProfileMeta, ThreadInfo};
-use crate::sample::{Activity, FramesFrom, Gc, Gil};
+use crate::aggregate::{CLOCK, Entry, ProfileMeta, ThreadInfo};
+use crate::sample::{Activity, FramesFrom, Gc, Gil, Handling};
 use crate::words::DurationNs;
 
 /// The accounts of a run; `ticks + looks = samples + Σ losses`.
@@ -26,6 +26,9 @@ pub struct Ledger {
     pub engine: String,
     /// `cpu`, `wall`, `gil` or `offcpu`.
     pub mode: String,
+    /// The clock of every `_ns` here.
+    #[serde(default)]
+    pub clock: String,
     /// Samples a second and CPU, as asked for.
     pub rate_hz: u32,
     /// Nanoseconds between two ticks.
@@ -39,18 +42,24 @@ pub struct Ledger {
     pub looks: u64,
     /// Ticks and looks that became samples.
     pub samples: u64,
-    /// Ticks that are not, by the reason's key.
+    /// Ticks and looks that are not, by the reason's key.
     pub losses: BTreeMap<String, u64>,
-    /// Samples by where their frames came from, in ticks.
+    /// Samples by where their frames came from, in ticks and looks, like all counts of samples.
     pub frames_from: FramesFromCounts,
     /// Looks at which the thread ran on each time it was walked: samples without frames.
     pub moved: u64,
     /// Samples for which two ways to name the thread disagreed.
     pub contradictions: u64,
-    /// Samples by what the thread had to do with the GIL, in ticks.
+    /// Samples by what the thread had to do with the GIL.
     pub gil: GilCounts,
-    /// Samples in a collection, in ticks.
+    /// Samples in a collection.
     pub gc: u64,
+    /// Samples by whether the thread was handling an exception.
+    #[serde(default)]
+    pub handling: HandlingCounts,
+    /// Nanoseconds that samples of blocked threads stand for, by what those waited for.
+    #[serde(default)]
+    pub blocked: BTreeMap<String, u64>,
     /// The threads.
     pub threads: Vec<ThreadAccount>,
     /// Threads that ended and were on a CPU at no tick: they are in nobody's samples.
@@ -103,6 +112,17 @@ pub struct GilCounts {
     pub unknown: u64,
 }
 
+/// Samples by whether the thread was handling an exception.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandlingCounts {
+    /// It was.
+    pub exception: u64,
+    /// It was not.
+    pub nothing: u64,
+    /// Could not be told.
+    pub unknown: u64,
+}
+
 /// One thread's account.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadAccount {
@@ -116,7 +136,7 @@ pub struct ThreadAccount {
     pub python: bool,
     /// The ways that tied the two together, strongest first.
     pub matched_by: Vec<String>,
-    /// Its samples, in ticks.
+    /// Its samples.
     pub samples: u64,
     /// Nanoseconds its samples on a CPU stand for.
     pub sampled_ns: u64,
@@ -173,6 +193,7 @@ impl Ledger {
             build: meta.build.clone(),
             engine: meta.engine.clone(),
             mode: meta.mode.key().to_owned(),
+            clock: CLOCK.to_owned(),
             rate_hz: meta.rate_hz,
             period_ns: meta.period.0,
             duration_s: duration.0 as f64 / 1e9,
@@ -203,6 +224,15 @@ impl Ledger {
         } += entry.ticks;
         if entry.gc == Gc::Collecting {
             self.gc += entry.ticks;
+        }
+        *match entry.handling {
+            Handling::Exception => &mut self.handling.exception,
+            Handling::Nothing => &mut self.handling.nothing,
+            Handling::Unknown => &mut self.handling.unknown,
+        } += entry.ticks;
+        if let Some(wait) = entry.activity.wait() {
+            let sum = self.blocked.entry(wait.key().into_owned()).or_default();
+            *sum = sum.saturating_add(entry.weight.0);
         }
         if let Some(thread) = self.threads.get_mut(entry.thread.0 as usize) {
             thread.samples += entry.ticks;

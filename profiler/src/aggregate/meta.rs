@@ -5,6 +5,11 @@ use std::time::SystemTime;
 use crate::sample::Mode;
 use crate::words::{DurationNs, MonotonicNs, Pid, Tid};
 
+/// The unit of every time and weight, whatever the mode.
+pub const UNIT: &str = "nanoseconds";
+/// The clock of every time and weight, whatever the mode.
+pub const CLOCK: &str = "CLOCK_MONOTONIC";
+
 /// What was profiled, how, and when it began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileMeta {
@@ -24,7 +29,7 @@ pub struct ProfileMeta {
     pub rate_hz: u32,
     /// The time between two ticks.
     pub period: DurationNs,
-    /// What drives the ticks, such as `cpu-clock`.
+    /// What drives the ticks, such as `cpu-clock`; it measures nothing, that does [`CLOCK`].
     pub clock: String,
     /// The machine's name; empty when it is not known.
     pub host: String,

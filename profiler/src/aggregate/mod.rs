@@ -7,12 +7,16 @@ mod accounts;
 mod builder;
 mod figures;
 mod ledger;
+mod lives;
 mod meta;
 mod profile;
 
 pub use accounts::Remark;
 pub use builder::{Limits, Place, ProfileBuilder};
+use figures::sum;
 pub use figures::{count, percent, seconds};
-pub use ledger::{FramesFromCounts, GilCounts, Ledger, ProfilerCost, ThreadAccount, Unsampled};
-pub use meta::{ProfileMeta, ThreadIndex, ThreadInfo};
+pub use ledger::{
+    FramesFromCounts, GilCounts, HandlingCounts, Ledger, ProfilerCost, ThreadAccount, Unsampled,
+};
+pub use meta::{CLOCK, ProfileMeta, ThreadIndex, ThreadInfo, UNIT};
 pub use profile::{Beyond, Entry, Moment, Profile, Timeline};

@@ -47,6 +47,8 @@ pub struct Moment {
     pub thread: ThreadIndex,
     /// Its frames.
     pub stack: StackId,
+    /// For a thread that waits for the GIL: who had it, where that is known.
+    pub behind: Option<ThreadIndex>,
 }
 
 /// The samples in the order of time, where that was asked for.

@@ -72,6 +72,15 @@ pub(super) enum WalkArg {
     User,
 }
 
+/// Where the frame of a thread's state stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum StateFramesArg {
+    /// Above the first function of a stack, below its thread.
+    Root,
+    /// Below the last function of a stack.
+    Leaf,
+}
+
 /// What frames are told apart by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum GranularityArg {
@@ -122,6 +131,9 @@ pub(super) struct RunArgs {
         allow_negative_numbers = true
     )]
     pub rate: String,
+    /// Tick and look at a fixed beat: a program that keeps the same beat is then seen wrongly
+    #[arg(long)]
+    pub no_jitter: bool,
     /// How long: 10, 10s, 2m [default: until Ctrl-C or the target's end]
     #[arg(short, long, value_name = "TIME")]
     pub duration: Option<String>,
@@ -134,6 +146,9 @@ pub(super) struct RunArgs {
     /// Put a frame for the thread at the root of each stack
     #[arg(long)]
     pub threads: bool,
+    /// Add a frame to each stack for what the thread was doing: [on CPU], [blocked: lock], …
+    #[arg(long, value_enum, value_name = "WHERE")]
+    pub state_frames: Option<StateFramesArg>,
     /// What frames are told apart by
     #[arg(long, value_enum, default_value_t = GranularityArg::Function)]
     pub granularity: GranularityArg,

@@ -6,8 +6,7 @@ use anyhow::Result;
 
 use super::{DONE, FAILED, args::DoctorArgs};
 use crate::{
-    cpython::CpythonError,
-    pipeline::{AttachError, Attached},
+    pipeline::Attached,
     source::{Kernel, KernelOptions, TickProgram, capabilities},
     words::{DurationNs, Pid},
 };
@@ -47,6 +46,7 @@ fn trial() -> Result<()> {
         ring_bytes: 64 * 1024,
         wake_bytes: 32 * 1024,
         tick: TickProgram::Best,
+        looks_off_cpu: true,
     };
     let mut kernel = Kernel::load(options)?;
     kernel.tick_everywhere()?;
@@ -91,13 +91,6 @@ fn process(out: &mut dyn io::Write, pid: Pid) -> Result<bool> {
         }
         Err(error) => {
             writeln!(out, "  no  {error}")?;
-            if let AttachError::Python {
-                error: CpythonError::NotFound(tried),
-                ..
-            } = &error
-            {
-                writeln!(out, "{tried}")?;
-            }
             Ok(false)
         }
     }

@@ -48,6 +48,7 @@ pub(super) fn main(args: &RunArgs) -> Result<u8> {
         ring_bytes: plan.ring_bytes,
         wake_bytes: wake_bytes(&plan),
         tick: TickProgram::Best,
+        looks_off_cpu: plan.run.mode.looks_off_cpu(),
     };
     let signals = signals::listen()?;
     let kernel = Kernel::load(options)?;

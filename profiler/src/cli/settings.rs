@@ -3,9 +3,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::args::{FormatArg, GranularityArg, ModeArg, RunArgs, WalkArg};
+use super::args::{FormatArg, GranularityArg, ModeArg, RunArgs, StateFramesArg, WalkArg};
 use crate::{
-    export::{Format, Granularity, Options},
+    export::{Format, Granularity, Options, StateFrames, Unit},
     pipeline::{RunSettings, Walk},
     sample::Mode,
     words::Pid,
@@ -117,6 +117,7 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
             WalkArg::Kernel => Walk::Kernel,
             WalkArg::User => Walk::User,
         },
+        jitter: !args.no_jitter,
         max_frames: args.max_depth,
         began: crate::sys::monotonic(),
         timeline: outputs.iter().any(|(_, format)| format.shows_time()),
@@ -126,7 +127,16 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
             GranularityArg::Function => Granularity::Function,
             GranularityArg::Line => Granularity::Line,
         },
+        // Ticks are all worth the same; times off the CPU are not.
+        unit: match run.mode {
+            Mode::Cpu => Unit::Samples,
+            Mode::Wall | Mode::Gil | Mode::OffCpu => Unit::Nanoseconds,
+        },
         threads: args.threads,
+        state_frames: args.state_frames.map(|place| match place {
+            StateFramesArg::Root => StateFrames::Root,
+            StateFramesArg::Leaf => StateFrames::Leaf,
+        }),
         ..Options::default()
     };
     Ok(RunPlan {
@@ -236,6 +246,16 @@ mod tests {
             let error = lower(line).expect_err(line);
             assert!(error.0.contains(hint), "{line}: {}", error.0);
         }
+    }
+
+    #[test]
+    fn states_have_frames_only_where_that_is_asked_for() {
+        let place = |line| lower(line).expect("a run").options.state_frames;
+        assert_eq!(place("run --pid 1"), None);
+        let root = place("run --pid 1 -m wall --state-frames root");
+        assert_eq!(root, Some(StateFrames::Root));
+        let leaf = place("run --pid 1 --state-frames leaf");
+        assert_eq!(leaf, Some(StateFrames::Leaf));
     }
 
     #[test]

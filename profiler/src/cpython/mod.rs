@@ -5,11 +5,14 @@
 //! which ([`crate::threads`]) and what the frames mean ([`crate::pystack`]).
 
 pub mod attachment;
+mod current;
 pub mod dicts;
 pub mod error;
 #[cfg(test)]
 pub(crate) mod fake;
 pub mod find;
+pub mod gil;
+pub mod handling;
 pub mod layout;
 pub mod objects;
 pub mod plan;
@@ -20,6 +23,8 @@ pub mod version;
 pub use attachment::Attachment;
 pub use error::CpythonError;
 pub use find::{MappedFile, OpenImage, ReadSeek};
+pub use gil::GilLock;
+pub use handling::{HandlingPlan, StateNow};
 pub use layout::Layout;
 pub use objects::{ObjectError, Objects};
 pub use plan::{Wishes, plan, plan_without_python};
@@ -31,8 +36,8 @@ use crate::target::Memory;
 
 /// Finds the interpreter of a process and attaches to it.
 ///
-/// Of several runtimes in one process (a program and a plugin that brought its own), the first
-/// one that runs is taken.
+/// Of several runtimes in one process (a program and a plugin that brought its own), the one with
+/// the most threads is taken, and the others are named in [`Runtime::others`].
 ///
 /// # Errors
 /// When there is none, with everything that was looked at; else why the likeliest one cannot be
@@ -42,12 +47,14 @@ pub fn discover(
     images: &dyn OpenImage,
     memory: &dyn Memory,
 ) -> Result<Runtime, CpythonError> {
-    let mut attached = None;
+    let mut attached: Option<Runtime> = None;
     let mut failure = None;
     let search = find::search(files, images, memory, |found| {
-        match Runtime::attach(found.clone(), memory) {
-            Ok(runtime) => attached = Some(runtime),
-            Err(error) => {
+        match (Runtime::attach(found.clone(), memory), attached.take()) {
+            (Ok(one), Some(other)) => attached = Some(larger(one, other, memory)),
+            (Ok(runtime), None) => attached = Some(runtime),
+            (Err(error), before) => {
+                attached = before;
                 failure.get_or_insert(error);
             }
         }
@@ -62,6 +69,21 @@ pub fn discover(
             image,
             version: None,
         },
-        (None, None) => CpythonError::NotFound(search.tried),
+        (None, None) => match search.not_running {
+            Some((image, version)) => CpythonError::NotInitialised { image, version },
+            None => CpythonError::NotFound(search.tried),
+        },
     })
+}
+
+/// The one with more threads, which notes the other.
+fn larger(new: Runtime, known: Runtime, memory: &dyn Memory) -> Runtime {
+    let threads = |runtime: &Runtime| runtime.thread_states(memory).map_or(0, |all| all.len());
+    let (mut larger, other) = if threads(&new) > threads(&known) {
+        (new, known)
+    } else {
+        (known, new)
+    };
+    larger.add_other(other);
+    larger
 }

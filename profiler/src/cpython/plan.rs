@@ -63,6 +63,11 @@ pub const fn plan_without_python(wishes: Wishes) -> Plan {
             gc_in_interp: NO_FIELD,
             world_stopper: NO_FIELD,
             gc_addr: 0,
+            exc_info: NO_FIELD,
+            exc_value: 0,
+            exc_previous: 0,
+            _pad: 0,
+            none_addr: 0,
         },
     }
 }
@@ -71,7 +76,7 @@ pub const fn plan_without_python(wishes: Wishes) -> Plan {
 #[must_use]
 pub fn plan(runtime: &Runtime, memory: &dyn Memory, wishes: Wishes) -> Option<Plan> {
     let walk = walk_plan(runtime, wishes.max_frames)?;
-    let flag = flag_plan(runtime);
+    let flag = flag_plan(runtime, memory);
     let state = state_plan(runtime, memory, &walk, &flag)?;
     Some(Plan {
         since_ns: wishes.since.0,
@@ -120,7 +125,7 @@ fn walk_plan(runtime: &Runtime, max_frames: u32) -> Option<WalkPlan> {
     })
 }
 
-fn flag_plan(runtime: &Runtime) -> FlagPlan {
+fn flag_plan(runtime: &Runtime, memory: &dyn Memory) -> FlagPlan {
     let layout = runtime.layout();
     let fields = &layout.tstate;
     let status_mask = fields.status_holds_gil_mask.or(fields.status_active_mask);
@@ -135,6 +140,9 @@ fn flag_plan(runtime: &Runtime) -> FlagPlan {
     };
     let in_runtime = layout.runtime.gc_collecting;
     let gc_addr = in_runtime.map(|offset| runtime.found().runtime.plus(offset.into()).0);
+    // Beyond a block the kernel does not read a thread state.
+    let handling = runtime.handling_plan(memory);
+    let handling = handling.filter(|plan| reach(&[plan.newest]).is_some());
     FlagPlan {
         gil,
         gil_word,
@@ -146,6 +154,11 @@ fn flag_plan(runtime: &Runtime) -> FlagPlan {
             Build::FreeThreaded => layout.interp.world_stopper.unwrap_or(NO_FIELD),
         },
         gc_addr: gc_addr.unwrap_or(0),
+        exc_info: handling.map_or(NO_FIELD, |plan| plan.newest),
+        exc_value: handling.map_or(0, |plan| plan.value),
+        exc_previous: handling.map_or(0, |plan| plan.previous),
+        _pad: 0,
+        none_addr: handling.map_or(0, |plan| plan.none.0),
     }
 }
 
@@ -168,6 +181,7 @@ fn state_plan(
             fields.interp,
             flag.gil_word,
             flag.gil_wanted,
+            flag.exc_info,
         ])?,
         thread_id: fields.thread_id,
         interp: fields.interp,
@@ -181,7 +195,7 @@ fn state_plan(
 /// glibc keeps 32 keys of 16 bytes at 0x310 (`struct pthread.specific_1stblock`, key's value at
 /// +8) and the blocks of further ones by pointers from 0x510; musl an array behind a pointer
 /// at 0x80 (`struct pthread.tsd`). 3.15 has a thread-local variable in place of the key.
-fn hops(runtime: &Runtime, memory: &dyn Memory) -> Vec<i64> {
+pub(super) fn hops(runtime: &Runtime, memory: &dyn Memory) -> Vec<i64> {
     let layout = runtime.layout();
     let Some(key) = layout.runtime.auto_tss_key else {
         let hops = &runtime.found().gilstate_hops;

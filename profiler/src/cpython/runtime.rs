@@ -1,19 +1,23 @@
-//! A running interpreter: its thread states, who holds the GIL, whether it collects.
+//! A running interpreter: its thread states, and whether it collects.
 //!
 //! Every list in it changes while it is read, so each is bounded, checked for cycles, and read
 //! again when it makes no sense. Not here: which thread of the kernel a state belongs to (see
-//! [`crate::threads`]), and frames (see [`crate::pystack`]).
+//! [`crate::threads`]), who holds the GIL (`gil`), and frames (see [`crate::pystack`]).
+
+use std::sync::OnceLock;
 
 use rustc_hash::FxHashSet;
 
 use super::attachment::Attachment;
+use super::current;
 use super::error::CpythonError;
-use super::find::Found;
+use super::find::{Found, Libc};
+use super::gil::Lock;
 use super::layout::{self, Layout, debug_offsets};
 use super::objects::{Objects, int_at, word_at};
 use super::version::{Build, Version};
 use crate::sample::Gil;
-use crate::target::{Memory, ReadError};
+use crate::target::{Memory, Piece, ReadError};
 use crate::words::{InnerTid, InterpreterAddr, PthreadId, RemoteAddr, ThreadStateAddr};
 
 /// Most interpreters of a process.
@@ -42,20 +46,14 @@ pub struct ThreadState {
     pub attachment: Option<Attachment>,
 }
 
-/// What decides how a thread state stands to the GIL, read once for many of them.
-#[derive(Clone, Copy, Debug)]
-struct Lock {
-    /// There is a GIL now.
-    exists: bool,
-    /// The thread state that the runtime says holds it (to 3.11).
-    holder: Option<ThreadStateAddr>,
-}
-
 /// An interpreter that was found, checked and can be read.
 #[derive(Clone, Debug)]
 pub struct Runtime {
     found: Found,
     layout: Layout,
+    /// Where None is, one object for all interpreters, once it was met.
+    pub(super) none: OnceLock<RemoteAddr>,
+    others: Vec<Found>,
 }
 
 impl Runtime {
@@ -84,7 +82,12 @@ impl Runtime {
             memory.read(found.runtime, &mut table)?;
             debug_offsets::overlay(&mut layout, version, &table)?;
         }
-        let mut runtime = Self { found, layout };
+        let mut runtime = Self {
+            found,
+            layout,
+            none: OnceLock::new(),
+            others: Vec::new(),
+        };
         runtime.check(memory)?;
         Ok(runtime)
     }
@@ -93,6 +96,23 @@ impl Runtime {
     #[must_use]
     pub const fn found(&self) -> &Found {
         &self.found
+    }
+
+    /// Other interpreters that run in the same process, each with a runtime of its own.
+    #[must_use]
+    pub fn others(&self) -> &[Found] {
+        &self.others
+    }
+
+    /// Notes one. A runtime that two images name is one runtime.
+    pub(super) fn add_other(&mut self, other: Self) {
+        let known = self.others.iter().chain([&self.found]);
+        if known
+            .into_iter()
+            .all(|it| it.runtime != other.found.runtime)
+        {
+            self.others.push(other.found);
+        }
     }
 
     /// The version.
@@ -142,7 +162,8 @@ impl Runtime {
         Ok(interpreters)
     }
 
-    /// Every thread state of every interpreter.
+    /// Every thread state of every interpreter, newest first; but of several states of one thread
+    /// the last is the one that it runs now, where that is known.
     ///
     /// # Errors
     /// When the lists could not be read whole in several attempts.
@@ -166,10 +187,9 @@ impl Runtime {
         memory: &dyn Memory,
         addr: ThreadStateAddr,
     ) -> Result<ThreadState, ReadError> {
-        let mut block = vec![0; self.state_bytes()];
-        memory.read(addr.into(), &mut block)?;
+        let (block, holder) = self.read_state(memory, addr, self.state_bytes())?;
         let interpreter = InterpreterAddr(self.state_word(&block, self.layout.tstate.interp));
-        let lock = self.lock(memory, interpreter)?;
+        let lock = self.lock(memory, interpreter, holder)?;
         Ok(self.decode_state(addr, &block, lock))
     }
 
@@ -177,8 +197,9 @@ impl Runtime {
         let mut states = Vec::new();
         let mut seen = FxHashSet::default();
         let mut block = vec![0; self.state_bytes()];
+        let holder = self.current_holder(memory)?;
         for interpreter in self.interpreters(memory)? {
-            let lock = self.lock(memory, interpreter)?;
+            let lock = self.lock(memory, interpreter, holder)?;
             let head = RemoteAddr::from(interpreter).plus(self.layout.interp.threads_head.into());
             let mut next = memory.u64(head)?;
             while next != 0 {
@@ -196,10 +217,41 @@ impl Runtime {
                 next = self.state_word(&block, self.layout.tstate.next);
             }
         }
+        current::last(self, memory, &mut states);
         Ok(states)
     }
 
-    fn decode_state(&self, addr: ThreadStateAddr, block: &[u8], lock: Lock) -> ThreadState {
+    /// `bytes` of a thread state and, where the runtime says that, who holds the GIL: in one
+    /// call of the kernel's.
+    pub(super) fn read_state(
+        &self,
+        memory: &dyn Memory,
+        addr: ThreadStateAddr,
+        bytes: usize,
+    ) -> Result<(Vec<u8>, Option<ThreadStateAddr>), ReadError> {
+        let mut block = vec![0; bytes];
+        let Some(place) = self.holder_addr() else {
+            memory.read(addr.into(), &mut block)?;
+            return Ok((block, None));
+        };
+        let mut holder = [0; 8];
+        let mut pieces = [
+            Piece::new(addr.into(), &mut block),
+            Piece::new(place, &mut holder),
+        ];
+        memory.read_many(&mut pieces);
+        let [state, holds] = pieces;
+        state.result.and(holds.result)?;
+        let holder = u64::from_le_bytes(holder);
+        Ok((block, (holder != 0).then_some(ThreadStateAddr(holder))))
+    }
+
+    pub(super) fn decode_state(
+        &self,
+        addr: ThreadStateAddr,
+        block: &[u8],
+        lock: Lock,
+    ) -> ThreadState {
         let fields = &self.layout.tstate;
         let state = fields.state;
         let native = fields.native_thread_id;
@@ -219,94 +271,6 @@ impl Runtime {
                 .and_then(|offset| int_at(block, offset as usize))
                 .map(Attachment::from_word),
         }
-    }
-
-    fn gil_of(&self, addr: ThreadStateAddr, block: &[u8], lock: Lock) -> Gil {
-        let fields = &self.layout.tstate;
-        if !lock.exists {
-            return Gil::NoGil;
-        }
-        if self.layout.runtime.tstate_current.is_some() {
-            return if lock.holder == Some(addr) {
-                Gil::Holds
-            } else {
-                Gil::Neither
-            };
-        }
-        let int = |offset: Option<u32>| offset.and_then(|offset| int_at(block, offset as usize));
-        let mask = fields.status_holds_gil_mask.or(fields.status_active_mask);
-        let holds = match (int(fields.holds_gil), int(fields.status), mask) {
-            (Some(holds), _, _) => holds != 0,
-            (None, Some(status), Some(mask)) => status & mask != 0,
-            _ => return Gil::Unknown,
-        };
-        match (holds, int(fields.gil_requested)) {
-            (true, _) => Gil::Holds,
-            (false, Some(1..)) => Gil::Waits,
-            (false, _) => Gil::Neither,
-        }
-    }
-
-    /// The thread state that holds the GIL of an interpreter; none when nobody does.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub fn gil_holder(
-        &self,
-        memory: &dyn Memory,
-        interpreter: InterpreterAddr,
-    ) -> Result<Option<ThreadStateAddr>, ReadError> {
-        let Some(gil) = self.layout.interp.gil else {
-            return self.current_holder(memory);
-        };
-        if !self.has_gil(memory, interpreter)? {
-            return Ok(None);
-        }
-        let gil = memory.pointer(RemoteAddr::from(interpreter).plus(gil.into()))?;
-        // An interpreter that is being made has none yet.
-        if gil == RemoteAddr(0) || memory.u32(gil.plus(self.layout.gil.locked.into()))? != 1 {
-            return Ok(None);
-        }
-        let holder = memory.u64(gil.plus(self.layout.gil.last_holder.into()))?;
-        Ok((holder != 0).then_some(ThreadStateAddr(holder)))
-    }
-
-    /// Whether an interpreter has a GIL now. That of a free-threaded build has one only while
-    /// it is switched on: by `PYTHON_GIL=1`, or when a module is imported that needs it.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub fn has_gil(
-        &self,
-        memory: &dyn Memory,
-        interpreter: InterpreterAddr,
-    ) -> Result<bool, ReadError> {
-        let (Some(gil), Some(enabled)) = (self.layout.interp.gil, self.layout.gil.enabled) else {
-            return Ok(true);
-        };
-        let gil = memory.pointer(RemoteAddr::from(interpreter).plus(gil.into()))?;
-        Ok(gil != RemoteAddr(0) && memory.u32(gil.plus(enabled.into()))? != 0)
-    }
-
-    /// The same of the process's main interpreter.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub fn runs_with_gil(&self, memory: &dyn Memory) -> Result<bool, CpythonError> {
-        if self.layout.gil.enabled.is_none() {
-            return Ok(true);
-        }
-        match self.interpreters(memory)?.last() {
-            Some(main) => Ok(self.has_gil(memory, *main)?),
-            None => Ok(false),
-        }
-    }
-
-    fn lock(&self, memory: &dyn Memory, interpreter: InterpreterAddr) -> Result<Lock, ReadError> {
-        Ok(Lock {
-            exists: self.has_gil(memory, interpreter)?,
-            holder: self.current_holder(memory)?,
-        })
     }
 
     /// Whether an interpreter is collecting garbage.
@@ -329,23 +293,33 @@ impl Runtime {
         Ok(memory.u32(place)? != 0)
     }
 
-    /// Where the runtime keeps the thread state that holds the GIL (to 3.11).
-    pub(super) fn holder_addr(&self) -> Option<RemoteAddr> {
-        let offset = self.layout.runtime.tstate_current?;
-        Some(self.found.runtime.plus(offset.into()))
-    }
-
-    fn current_holder(&self, memory: &dyn Memory) -> Result<Option<ThreadStateAddr>, ReadError> {
-        let Some(place) = self.holder_addr() else {
+    /// Whether a thread that holds the GIL, or whose interpreter has none, is collecting garbage.
+    /// In free-threaded builds others run beside a collection, but for while it has stopped them:
+    /// then it is the thread that did, and else nobody can tell whose it is.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn collects(
+        &self,
+        memory: &dyn Memory,
+        state: ThreadStateAddr,
+        interpreter: InterpreterAddr,
+    ) -> Result<Option<bool>, ReadError> {
+        let collecting = self.collecting(memory, interpreter)?;
+        let stopper = match self.build() {
+            Build::FreeThreaded if collecting => self.layout.interp.world_stopper,
+            Build::Default | Build::FreeThreaded => return Ok(Some(collecting)),
+        };
+        let Some(stopper) = stopper else {
             return Ok(None);
         };
-        let holder = memory.u64(place)?;
-        Ok((holder != 0).then_some(ThreadStateAddr(holder)))
+        let stopper = memory.u64(RemoteAddr::from(interpreter).plus(stopper.into()))?;
+        Ok((stopper == state.0).then_some(true))
     }
 
     /// Bytes of a thread state that hold every field that is read; offsets of a hostile table
     /// are below 2^24, so this is no great allocation.
-    fn state_bytes(&self) -> usize {
+    pub(super) fn state_bytes(&self) -> usize {
         let fields = &self.layout.tstate;
         let last = [
             Some(fields.next),
@@ -364,7 +338,7 @@ impl Runtime {
     }
 
     /// A word of a block that [`Self::state_bytes`] made long enough.
-    fn state_word(&self, block: &[u8], offset: u32) -> u64 {
+    pub(super) fn state_word(&self, block: &[u8], offset: u32) -> u64 {
         word_at(block, offset as usize).unwrap_or(0)
     }
 
@@ -397,13 +371,14 @@ impl Runtime {
         }
         // glibc and musl keep a thread's own address at the start of its control block. A state
         // can outlive its thread, or wait for it to begin, so one good one is enough.
-        let knows_itself = states.iter().any(|state| {
+        let knows_itself = |state: &&ThreadState| {
             let own = memory.u64(state.pthread_id.into());
             own == Ok(state.pthread_id.0)
-        });
-        if !knows_itself {
+        };
+        let Some(alive) = states.iter().find(knows_itself) else {
             return Err(mismatch("no thread id is the address of a thread"));
-        }
+        };
+        self.found.libc = libc_of(memory, alive.pthread_id).unwrap_or(self.found.libc);
         let objects = self.objects(memory);
         let modules = RemoteAddr::from(main).plus(self.layout.interp.modules.into());
         let modules = memory.pointer(modules)?;
@@ -415,14 +390,37 @@ impl Runtime {
             .map_err(|_| mismatch("`sys.modules` is not a dict"))?;
         let sys = objects
             .dict_get(modules, "sys")
-            .map_err(|_| mismatch("`sys.modules` cannot be read"))?
-            .ok_or_else(not_running)?;
+            .map_err(|_| mismatch("`sys.modules` cannot be read"))?;
+        let Some(sys) = sys else {
+            // Empty while the interpreter starts; but a program may also take `sys` out.
+            let runs = states
+                .iter()
+                .any(|state| self.runs_code(memory, state.addr));
+            return if runs { Ok(()) } else { Err(not_running()) };
+        };
         if let Some(told) = self.told_by_sys(memory, sys)
             && (told.major, told.minor) == (version.major, version.minor)
         {
             self.found.version = told;
         }
         Ok(())
+    }
+
+    /// Whether a thread's first frame is one of a code object.
+    fn runs_code(&self, memory: &dyn Memory, state: ThreadStateAddr) -> bool {
+        let fields = &self.layout.frame;
+        let mut frame =
+            memory.pointer(RemoteAddr::from(state).plus(self.layout.tstate.first_frame.into()));
+        if let (Ok(cframe), Some(current)) = (frame, fields.cframe_current) {
+            frame = memory.pointer(cframe.plus(current.into()));
+        }
+        let code = frame.and_then(|frame| memory.u64(frame.plus(fields.code.into())));
+        // The low bits can be flags of the reference.
+        code.is_ok_and(|code| {
+            self.objects(memory)
+                .expect_type(RemoteAddr(code & !7), "code")
+                .is_ok()
+        })
     }
 
     /// `sys.hexversion`: exact also where the file only tells the minor version.
@@ -433,6 +431,21 @@ impl Runtime {
         let tagged = self.version().is_at_least(12);
         Version::from_word(objects.small_int(hex, tagged).ok()?)
     }
+}
+
+/// By a thread's control block: its address stands there a second time in glibc, where musl has
+/// the blocks of the threads before and after. None when it is neither.
+fn libc_of(memory: &dyn Memory, thread: PthreadId) -> Option<Libc> {
+    let block = RemoteAddr::from(thread);
+    let neighbours = [0x10, 0x18].map(|offset| memory.pointer(block.plus(offset)));
+    let [Ok(before), Ok(after)] = neighbours else {
+        return None;
+    };
+    if before == block && after != block {
+        return Some(Libc::Glibc);
+    }
+    let is_block = |block: RemoteAddr| memory.pointer(block) == Ok(block);
+    (is_block(before) && is_block(after)).then_some(Libc::Musl)
 }
 
 #[cfg(test)]

@@ -2,13 +2,14 @@
 //!
 //! Boxes too narrow to be seen are left out before drawing, so a profile of any size makes a
 //! file that a browser can open. Paths are short and long labels are cut: it is for people.
+//! In the mode `gil` it is two towers, of the threads that hold it and of those that wait.
 
 use std::io;
 
 use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, TextTruncateDirection};
 
-use crate::aggregate::{Profile, count, seconds};
+use crate::aggregate::{CLOCK, Profile, count, seconds};
 use crate::export::escape::{foldable, printable, shortened};
 use crate::export::fold::Fold;
 use crate::export::folded::join;
@@ -16,6 +17,7 @@ use crate::export::palette::colour;
 use crate::export::paths::ShortPaths;
 use crate::export::view::View;
 use crate::export::{Options, Unit};
+use crate::sample::Mode;
 
 /// Characters of a label.
 const LABEL: usize = 160;
@@ -29,7 +31,7 @@ const NARROWEST: f64 = 0.01;
 /// # Errors
 /// Those of `out`.
 pub fn write(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io::Result<()> {
-    let view = View::new(profile, options.granularity);
+    let view = View::new(profile, options);
     let paths = ShortPaths::of_frames(view.frames());
     let fold = Fold::new(&view, options.threads, Unit::Nanoseconds, |frame| {
         foldable(&shortened(paths.label(frame).trim(), LABEL)).into_owned()
@@ -77,13 +79,17 @@ const PAPER: Color = Color {
 };
 
 fn title(profile: &Profile) -> String {
+    let what = match profile.meta().mode {
+        Mode::Gil => ": who holds the GIL, and who waits for it behind whom",
+        Mode::Cpu | Mode::Wall | Mode::OffCpu => "",
+    };
     let command = printable(&profile.meta().command).into_owned();
-    let title = shortened(command.trim(), TITLE).into_owned();
-    if title.is_empty() {
-        format!("process {}", profile.meta().pid)
-    } else {
-        title
-    }
+    let room = TITLE - what.chars().count();
+    let title = match shortened(command.trim(), room).into_owned() {
+        title if title.is_empty() => format!("process {}", profile.meta().pid),
+        title => title,
+    };
+    title + what
 }
 
 fn subtitle(profile: &Profile) -> String {
@@ -99,6 +105,7 @@ fn subtitle(profile: &Profile) -> String {
         count(profile.ticks()),
         seconds(profile.weight())
     ));
+    parts.push(format!("µs of {CLOCK}"));
     printable(&parts.join(" · ")).into_owned()
 }
 

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use crate::export::Unit;
+use crate::export::states::Spot;
 use crate::export::view::View;
 use crate::stack::Frame;
 
@@ -44,7 +45,7 @@ impl Fold {
                 Unit::Samples => entry.ticks,
                 Unit::Nanoseconds => entry.weight.0,
             };
-            view.root_first(entry.thread, entry.stack, threads, &mut stack);
+            view.root_first(Spot::from(entry), threads, &mut stack);
             for frame in &mut stack {
                 *frame = rank[*frame as usize];
             }

@@ -1,7 +1,7 @@
 //! Folded stacks: one line a stack, `root;…;leaf weight`, in the order of the names.
 //!
 //! The weights of all lines sum to the profile's ticks (or nanoseconds) exactly. In names, `;`
-//! is written `\x3b`, a newline `\n`, `\` itself `\\`.
+//! is written `\x3b`, a newline `\n`, `\` itself `\\`. Frames that are no functions are in `[ ]`.
 
 use std::io;
 
@@ -16,7 +16,7 @@ use crate::export::view::View;
 /// # Errors
 /// Those of `out`.
 pub fn write(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io::Result<()> {
-    let view = View::new(profile, options.granularity);
+    let view = View::new(profile, options);
     let fold = Fold::new(&view, options.threads, options.unit, |frame| {
         foldable(&frame.to_string()).into_owned()
     });

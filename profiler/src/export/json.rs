@@ -2,27 +2,42 @@
 //!
 //! ```text
 //! {"schema": 1,
-//!  "meta": {"pid", "command", "python", "build", "mode", "engine", "rate_hz", "period_ns", "clock",
-//!           "host", "started_at_unix_ns", "duration_ns", "ticks", "weight_ns"},
+//!  "meta": {"pid", "command", "python", "build", "mode", "unit", "clock", "engine", "rate_hz",
+//!           "period_ns", "ticks_by", "host", "started_at_unix_ns", "duration_ns", "ticks",
+//!           "weight_ns"},
 //!  "frames":  [{"kind", "function", "file", "line", "first_line", "module", "label"}],
 //!  "stacks":  [[frame, …]],             indices of frames, leaf first
 //!  "threads": [{"pid", "tid", "name", "python"}],
-//!  "entries": [{"thread", "stack", "state", "gil", "gc", "frames_from", "ticks", "weight_ns"}],
+//!  "entries": [{"thread", "stack", "state", "reason", "gil", "behind", "gc", "handling",
+//!               "frames_from", "ticks", "weight_ns"}],
 //!  "beyond":  {"frames", "stack_ticks", "threads"},
 //!  "ledger":  {…}}                      as --ledger writes it
 //! ```
 //!
 //! `thread` and `stack` are indices too; what is not known is `null`. A stack without frames
-//! is a thread without Python.
+//! is a thread without Python. Of an entry:
+//!
+//! - `state`: `on_cpu`, `runnable`, `blocked`, `unknown`; `reason`, only when it was blocked:
+//!   `lock`, `gil`, `io_file`, `io_socket`, `io_pipe`, `sleep`, `poll`, `child`, `page_fault`,
+//!   `stopped`, `unknown` or a system call's name;
+//! - `gil`: `holds`, `waits`, `neither`, `unknown`; `behind`: the index of the thread that had
+//!   the GIL while this one waited for it;
+//! - `gc`: `collecting`, `idle`, `unknown`; `handling`: `exception`, `nothing`, `unknown`;
+//! - `frames_from`: `kernel`, `user`, `cached`, `estimated`, `none`.
+//!
+//! `unit` and `clock` are those of every key that ends in `_ns`; `ticks_by` is only what sets
+//! the ticks off. `ticks` counts looks at threads off the CPU too.
 
+use std::borrow::Cow;
 use std::io;
 use std::time::UNIX_EPOCH;
 
 use serde::Serialize;
 
-use crate::aggregate::{Ledger, Profile};
+use crate::aggregate::{CLOCK, Ledger, Profile, UNIT};
 use crate::export::Options;
 use crate::export::format::Granularity;
+use crate::sample::Wait;
 use crate::stack::Frame;
 
 #[derive(Serialize)]
@@ -44,10 +59,12 @@ struct Meta<'a> {
     python: &'a str,
     build: &'a str,
     mode: &'a str,
+    unit: &'a str,
+    clock: &'a str,
     engine: &'a str,
     rate_hz: u32,
     period_ns: u64,
-    clock: &'a str,
+    ticks_by: &'a str,
     host: &'a str,
     started_at_unix_ns: Option<u64>,
     duration_ns: u64,
@@ -79,8 +96,11 @@ struct JsonEntry {
     thread: u32,
     stack: u32,
     state: &'static str,
+    reason: Option<Cow<'static, str>>,
     gil: &'static str,
+    behind: Option<u32>,
     gc: &'static str,
+    handling: &'static str,
     frames_from: &'static str,
     ticks: u64,
     weight_ns: u64,
@@ -116,8 +136,11 @@ pub fn write(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> i
         thread: entry.thread.0,
         stack: entry.stack.0,
         state: entry.activity.key(),
+        reason: entry.activity.wait().map(Wait::key),
         gil: entry.gil.key(),
+        behind: entry.behind.map(|thread| thread.0),
         gc: entry.gc.key(),
+        handling: entry.handling.key(),
         frames_from: entry.frames_from.key(),
         ticks: entry.ticks,
         weight_ns: entry.weight.0,
@@ -159,10 +182,12 @@ fn meta(profile: &Profile) -> Meta<'_> {
         python: &meta.python,
         build: &meta.build,
         mode: meta.mode.key(),
+        unit: UNIT,
+        clock: CLOCK,
         engine: &meta.engine,
         rate_hz: meta.rate_hz,
         period_ns: meta.period.0,
-        clock: &meta.clock,
+        ticks_by: &meta.clock,
         host: &meta.host,
         started_at_unix_ns: since.and_then(|since| u64::try_from(since.as_nanos()).ok()),
         duration_ns: profile.duration().0,

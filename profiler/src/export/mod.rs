@@ -19,12 +19,14 @@ mod paths;
 pub mod pprof;
 mod sink;
 pub mod speedscope;
+mod states;
 mod table;
 pub mod text;
 mod view;
 
 pub use format::{Format, FormatError, Granularity, UnknownWord};
 pub use sink::{Sink, SinkError};
+pub use states::StateFrames;
 
 /// What a weight is counted in, where the format leaves the choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub struct Options {
     pub granularity: Granularity,
     /// Whether each stack begins with its thread (folded, flamegraph).
     pub threads: bool,
+    /// Where each stack has a frame for its thread's state (folded, flamegraph, speedscope).
+    pub state_frames: Option<StateFrames>,
     /// What weights are counted in (folded).
     pub unit: Unit,
     /// Whether to colour with ANSI sequences (text).
@@ -58,6 +62,7 @@ impl Default for Options {
         Self {
             granularity: Granularity::default(),
             threads: false,
+            state_frames: None,
             unit: Unit::default(),
             style: false,
             width: 100,

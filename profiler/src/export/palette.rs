@@ -28,6 +28,7 @@ const NATIVE: Shades = shades((203, 222), 62, (69, 77));
 const KERNEL: Shades = shades((258, 280), 48, (74, 81));
 const COLLECTOR: Shades = shades((338, 346), 74, (70, 74));
 const ROOTS: Shades = shades((210, 214), 16, (80, 85));
+const STATES: Shades = shades((76, 120), 34, (66, 76));
 const MARKS: Shades = shades((0, 0), 0, (84, 88));
 
 pub(super) fn colour(frame: &Frame) -> Color {
@@ -37,9 +38,13 @@ pub(super) fn colour(frame: &Frame) -> Color {
         FrameKind::Kernel => &KERNEL,
         FrameKind::Gc => &COLLECTOR,
         FrameKind::Thread | FrameKind::Process => &ROOTS,
+        FrameKind::State => &STATES,
         FrameKind::Cut | FrameKind::Unknown => &MARKS,
     };
-    let place = frame.module.as_ref().unwrap_or(&frame.file);
+    let place = match frame.kind {
+        FrameKind::State => &frame.function,
+        _ => frame.module.as_ref().unwrap_or(&frame.file),
+    };
     let hue = pick(shades.hue, hash(place));
     let lightness = pick(shades.lightness, hash(&frame.function));
     rgb(hue, shades.saturation, lightness)

@@ -1,4 +1,10 @@
-//! pprof's `profile.proto`, compressed: samples and nanoseconds, labelled by thread.
+//! pprof's `profile.proto`, compressed: samples and nanoseconds, labelled by thread and by what
+//! the thread was doing.
+//!
+//! Each sample has the labels `thread`, `tid`, `pid`, `state`, `gil`, `gc`, `handling` and
+//! `frames_from`; a blocked one `reason`, one that waits for the GIL `gil_behind`, the name of
+//! the thread that had it. The second column of values is named for the mode; in the mode `gil`
+//! there are `gil_held` and `gil_waited`.
 //!
 //! The messages are written out here with the field numbers of pprof's published
 //! `profile.proto`, fields that the profiler has no use for left out.
@@ -11,9 +17,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
 
-use crate::aggregate::Profile;
+use crate::aggregate::{CLOCK, Entry, Profile, ThreadIndex, UNIT};
 use crate::export::Options;
 use crate::export::view::View;
+use crate::sample::{Gil, Mode};
 use crate::stack::Frame;
 
 /// What a value counts, as two indices of the string table.
@@ -172,23 +179,53 @@ impl Strings {
     }
 }
 
+/// The columns of time. Holding the GIL and waiting for it are two: their sum means nothing.
+#[derive(Clone, Copy)]
+struct Columns(&'static [&'static str]);
+
+impl Columns {
+    /// pprof knows CPU time by the word `cpu`.
+    const fn of(mode: Mode) -> Self {
+        Self(match mode {
+            Mode::Cpu => &["cpu"],
+            Mode::Wall => &["wall"],
+            Mode::OffCpu => &["offcpu"],
+            Mode::Gil => &["gil_held", "gil_waited"],
+        })
+    }
+
+    /// The ticks, and the weight in its column.
+    fn values(self, entry: &Entry) -> Vec<i64> {
+        let mut values = vec![0; self.0.len() + 1];
+        values[0] = signed(entry.ticks);
+        let column = if self.0.len() > 1 && entry.gil == Gil::Waits {
+            2
+        } else {
+            1
+        };
+        values[column] = signed(entry.weight.0);
+        values
+    }
+}
+
 fn message(profile: &Profile, options: &Options) -> ProfileProto {
-    let view = View::new(profile, options.granularity);
+    let view = View::new(profile, options);
     let meta = profile.meta();
     let mut strings = Strings::new();
-    // The weight is of the mode's kind of time; pprof knows CPU time by the word `cpu`.
-    let kind = strings.of(meta.mode.key());
-    let weight = ValueType {
-        r#type: kind,
-        unit: strings.of("nanoseconds"),
-    };
+    let columns = Columns::of(meta.mode);
+    let weights = columns.0.iter().map(|name| ValueType {
+        r#type: strings.of(name),
+        unit: strings.of(UNIT),
+    });
+    let weights: Vec<ValueType> = weights.collect();
     let samples = ValueType {
         r#type: strings.of("samples"),
         unit: strings.of("count"),
     };
+    let weight = weights[0];
     let program = meta.command.split(' ').next().unwrap_or_default();
     let mut message = ProfileProto {
-        sample_type: vec![samples, weight],
+        sample_type: std::iter::once(samples).chain(weights).collect(),
         mapping: vec![Mapping {
             id: 1,
             filename: strings.of(program),
@@ -203,15 +240,16 @@ fn message(profile: &Profile, options: &Options) -> ProfileProto {
         duration_nanos: signed(profile.duration().0),
         period_type: Some(weight),
         period: signed(meta.period.0),
-        default_sample_type: kind,
+        default_sample_type: weight.r#type,
         comment: vec![
             strings.of(&meta.command),
             strings.of(&profile.ledger().sentence()),
+            strings.of(&format!("times are {UNIT} of {CLOCK}")),
         ],
         ..ProfileProto::default()
     };
     add_frames(view.frames(), &mut message, &mut strings);
-    add_samples(&view, &mut message, &mut strings);
+    add_samples(&view, columns, &mut message, &mut strings);
     message.string_table = strings.table;
     message
 }
@@ -247,7 +285,12 @@ fn add_frames(frames: &[Frame], message: &mut ProfileProto, strings: &mut String
     }
 }
 
-fn add_samples(view: &View<'_>, message: &mut ProfileProto, strings: &mut Strings) {
+fn add_samples(
+    view: &View<'_>,
+    columns: Columns,
+    message: &mut ProfileProto,
+    strings: &mut Strings,
+) {
     let text = |strings: &mut Strings, key: &str, value: &str| Label {
         key: strings.of(key),
         str: strings.of(value),
@@ -261,19 +304,29 @@ fn add_samples(view: &View<'_>, message: &mut ProfileProto, strings: &mut String
     let mut stack = Vec::new();
     for entry in view.profile.entries() {
         view.leaf_first(entry.stack, &mut stack);
-        let mut label = Vec::with_capacity(7);
-        if let Some(thread) = view.profile.threads().get(entry.thread.0 as usize) {
+        let mut label = Vec::with_capacity(10);
+        let thread = |index: ThreadIndex| view.profile.threads().get(index.0 as usize);
+        if let Some(thread) = thread(entry.thread) {
             label.push(text(strings, "thread", &thread.name));
             label.push(number(strings, "tid", thread.tid.0));
             label.push(number(strings, "pid", thread.pid.0));
         }
         label.push(text(strings, "state", entry.activity.key()));
+        if let Some(wait) = entry.activity.wait() {
+            label.push(text(strings, "reason", &wait.key()));
+        }
         label.push(text(strings, "gil", entry.gil.key()));
+        if entry.gil == Gil::Waits {
+            let behind = entry.behind.and_then(thread);
+            let name = behind.map_or("unknown", |info| &info.name);
+            label.push(text(strings, "gil_behind", name));
+        }
         label.push(text(strings, "gc", entry.gc.key()));
+        label.push(text(strings, "handling", entry.handling.key()));
         label.push(text(strings, "frames_from", entry.frames_from.key()));
         message.sample.push(Sample {
             location_id: stack.iter().map(|frame| u64::from(*frame) + 1).collect(),
-            value: vec![signed(entry.ticks), signed(entry.weight.0)],
+            value: columns.values(entry),
             label,
         });
     }

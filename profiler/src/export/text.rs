@@ -1,26 +1,24 @@
-//! The report for people: where the time went, which threads it went to, and the accounts.
+//! The report for people: where the time went, which threads it went to and why they did not
+//! run, and the accounts.
 //!
 //! Every name of the target is made harmless for a terminal first.
 
-use std::collections::HashMap;
 use std::io;
 
-use crate::aggregate::{Profile, ThreadIndex, count, percent, seconds};
+use crate::aggregate::{CLOCK, Profile, UNIT, count, percent, seconds};
+use crate::cpython::Build;
+use crate::export::Options;
 use crate::export::escape::printable;
-use crate::export::paths::ShortPaths;
-use crate::export::table::{Cell, Paint, Table, fitted};
-use crate::export::view::{Seen, View, thread_name};
-use crate::export::{Granularity, Options};
-use crate::sample::Mode;
-use crate::stack::{Frame, FrameKind};
+use crate::export::table::{Paint, fitted};
+use crate::sample::{Gil, Mode};
 use crate::words::DurationNs;
 
-/// Eighths of a block, none to all.
-const BLOCKS: [&str; 9] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"];
-/// Characters of a full bar.
-const BAR: u64 = 10;
-/// Columns below which the bars make room for names.
-const WIDE_ENOUGH_FOR_BARS: usize = 80;
+mod part;
+mod places;
+mod threads;
+mod why;
+
+use part::Part;
 
 /// Writes the report on `profile`, with its ledger.
 ///
@@ -28,17 +26,67 @@ const WIDE_ENOUGH_FOR_BARS: usize = 80;
 /// Those of `out`.
 pub fn write(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io::Result<()> {
     head(profile, options, out)?;
+    let mode = profile.meta().mode;
     if profile.ticks() == 0 {
-        let why = match profile.meta().mode {
-            Mode::Cpu => "no samples: nothing of the target ran on a CPU while it was watched",
-            _ => "no samples",
+        let why = match mode {
+            Mode::Cpu => "nothing of the target ran on a CPU while it was watched",
+            Mode::Wall => "no thread of the target was met while it was watched",
+            Mode::OffCpu => "nothing of the target was off the CPU while it was watched",
+            Mode::Gil if profile.meta().build == Build::FreeThreaded.key() => {
+                "nothing held a GIL or waited for one while it was watched: it is a free-threaded build, which has none unless it is switched on (`PYTHON_GIL=1`); `--mode wall` shows what its threads wait for"
+            }
+            Mode::Gil => "nothing held the GIL or waited for it while it was watched",
         };
-        writeln!(out, "\n{why}")?;
-    } else {
-        places(profile, options, out)?;
-        threads(profile, options, out)?;
+        writeln!(out, "\nno samples: {why}")?;
+        return accounts(profile, options, out);
+    }
+    let all = Part::all(profile);
+    match mode {
+        Mode::Cpu => {
+            places::write(&all, "", options, out)?;
+            threads::write(&all, false, "", options, out)?;
+        }
+        Mode::Wall | Mode::OffCpu => {
+            places::write(&all, "", options, out)?;
+            why::reasons(&all, options, out)?;
+            threads::write(&all, true, "", options, out)?;
+            why::notes(&all, out)?;
+        }
+        Mode::Gil => gil(profile, options, out)?,
     }
     accounts(profile, options, out)
+}
+
+/// Who holds the GIL, then who waits for it.
+fn gil(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io::Result<()> {
+    let holders = Part::of_gil(profile, Gil::Holds);
+    let watched = profile.duration();
+    let held = holders.weight();
+    let text = format!(
+        "the GIL was held for {} of {} watched ({})",
+        seconds(DurationNs(held)),
+        seconds(watched),
+        percent(held, watched.0),
+    );
+    writeln!(out, "\n{}", Paint::Bold.on(&text, options.style))?;
+    if held > 0 {
+        places::write(&holders, " that holds the GIL", options, out)?;
+        threads::write(&holders, true, " that holds the GIL", options, out)?;
+        why::notes(&holders, out)?;
+    }
+    let waiters = Part::of_gil(profile, Gil::Waits);
+    let none = waiters.entries.is_empty();
+    let text = if none {
+        String::from("no thread was seen to wait for the GIL")
+    } else {
+        let waited = seconds(DurationNs(waiters.weight()));
+        format!("threads waited for the GIL for {waited} together")
+    };
+    writeln!(out, "\n{}", Paint::Bold.on(&text, options.style))?;
+    if none {
+        return Ok(());
+    }
+    why::waiters(&waiters, options, out)
 }
 
 fn head(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io::Result<()> {
@@ -55,186 +103,27 @@ fn head(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io::Re
         };
         parts.push(format!("CPython {}{build}", meta.python));
     }
-    let time = if meta.mode == Mode::Cpu {
-        "CPU"
-    } else {
-        "time"
-    };
     parts.push(format!("{} at {} Hz", meta.mode.key(), meta.rate_hz));
     parts.push(format!("{} watched", seconds(profile.duration())));
-    parts.push(format!(
-        "{} samples for {} of {time}",
-        count(profile.ticks()),
-        seconds(profile.weight())
-    ));
-    let line = printable(&parts.join(" · ")).into_owned();
-    writeln!(out, "{}", Paint::Dim.on(&line, options.style))
-}
-
-/// What one frame has: on its own, and with all that it called.
-#[derive(Clone, Copy, Default)]
-struct Share {
-    own: u64,
-    total: u64,
-}
-
-fn places(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io::Result<()> {
-    let view = View::new(profile, options.granularity);
-    let paths = ShortPaths::of_frames(view.frames());
-    let mut shares: Vec<(usize, Share)> = shares(&view).into_iter().enumerate().collect();
-    shares.retain(|(_, share)| share.total > 0);
-    shares.sort_by_key(|(frame, share)| {
-        let key = (share.own, share.total);
-        (std::cmp::Reverse(key), *frame)
+    let samples = count(profile.ticks());
+    let time = seconds(profile.weight());
+    parts.push(match meta.mode {
+        Mode::Cpu => format!("{samples} samples for {time} of CPU"),
+        Mode::Wall => format!("{samples} samples for {time} of all threads"),
+        Mode::OffCpu => format!("{samples} samples for {time} off the CPU"),
+        // Holding and waiting do not add up to anything.
+        Mode::Gil => format!("{samples} samples"),
     });
-
-    let whole = profile.weight().0;
-    let noun = match options.granularity {
-        Granularity::Function => "function",
-        Granularity::Line => "line",
+    let what = match meta.mode {
+        Mode::Cpu => "time on a CPU",
+        Mode::Wall => "time of each thread, on a CPU or not",
+        Mode::OffCpu => "time off the CPU",
+        Mode::Gil => "time with the GIL, and time waiting for it",
     };
-    let bars = options.width >= WIDE_ENOUGH_FOR_BARS;
-    let mut table = Table::default();
-    let title = |text: &str| Cell(text.to_owned(), Paint::Bold);
-    let mut titles = vec![title("self"), title("")];
-    titles.extend(bars.then(|| title("")));
-    titles.extend([title("total"), title(""), title(noun)]);
-    table.row(titles);
-    for (frame, share) in shares.iter().take(options.rows) {
-        let heat = heat(share.own, whole);
-        let mut cells = match share.own {
-            0 => vec![Cell(String::new(), heat), Cell(String::new(), heat)],
-            own => vec![
-                Cell(seconds(DurationNs(own)), Paint::Plain),
-                Cell(percent(own, whole), heat),
-            ],
-        };
-        cells.extend(bars.then(|| Cell(bar(share.own, whole), heat)));
-        cells.extend([
-            Cell(seconds(DurationNs(share.total)), Paint::Plain),
-            Cell(percent(share.total, whole), Paint::Plain),
-            Cell(label(&view.frames()[*frame], &paths), Paint::Plain),
-        ]);
-        table.row(cells);
-    }
-    writeln!(out)?;
-    table.write(options.width, options.style, out)?;
-    let rest = shares.get(options.rows..).unwrap_or_default();
-    if !rest.is_empty() {
-        let own = rest.iter().map(|(_, share)| share.own).sum();
-        let text = format!(
-            "… and {} more {noun}s with {} ({}) of their own",
-            count(rest.len() as u64),
-            seconds(DurationNs(own)),
-            percent(own, whole),
-        );
-        writeln!(out, "{}", Paint::Dim.on(&text, options.style))?;
-    }
-    Ok(())
-}
-
-/// By frame of the view; a frame that is in a stack several times counts once in its total.
-fn shares(view: &View<'_>) -> Vec<Share> {
-    let mut shares = vec![Share::default(); view.frames().len()];
-    let mut stack: Vec<Seen> = Vec::new();
-    for entry in view.profile.entries() {
-        view.leaf_first(entry.stack, &mut stack);
-        if let Some(leaf) = stack.first() {
-            shares[*leaf as usize].own += entry.weight.0;
-        }
-        stack.sort_unstable();
-        stack.dedup();
-        for frame in &stack {
-            shares[*frame as usize].total += entry.weight.0;
-        }
-    }
-    shares
-}
-
-fn label(frame: &Frame, paths: &ShortPaths) -> String {
-    let label = printable(&paths.label(frame)).into_owned();
-    match frame.kind {
-        FrameKind::Kernel => label + " [kernel]",
-        _ => label,
-    }
-}
-
-fn heat(part: u64, whole: u64) -> Paint {
-    let share = part as f64 / whole.max(1) as f64;
-    if share >= 0.2 {
-        Paint::Hot
-    } else if share >= 0.05 {
-        Paint::Warm
-    } else {
-        Paint::Plain
-    }
-}
-
-fn bar(part: u64, whole: u64) -> String {
-    let eighths = part as f64 / whole.max(1) as f64 * (BAR * 8) as f64;
-    let eighths = (eighths.round() as u64).min(BAR * 8);
-    let full = BLOCKS[8].repeat((eighths / 8) as usize);
-    let bar = full + BLOCKS[(eighths % 8) as usize];
-    let blanks = (BAR as usize).saturating_sub(bar.chars().count());
-    bar + &" ".repeat(blanks)
-}
-
-fn threads(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io::Result<()> {
-    let mut amounts: HashMap<ThreadIndex, (u64, u64)> = HashMap::new();
-    for entry in profile.entries() {
-        let amount = amounts.entry(entry.thread).or_default();
-        amount.0 += entry.weight.0;
-        amount.1 += entry.ticks;
-    }
-    let mut amounts: Vec<_> = amounts.into_iter().collect();
-    amounts.sort_by_key(|(thread, amount)| (std::cmp::Reverse(*amount), *thread));
-
-    let whole = profile.weight().0;
-    let pid = profile.meta().pid;
-    let mut table = Table::default();
-    let title = |text: &str| Cell(text.to_owned(), Paint::Bold);
-    table.row(vec![
-        title("time"),
-        title(""),
-        title("samples"),
-        title("thread"),
-    ]);
-    for (thread, (weight, ticks)) in amounts.iter().take(options.rows) {
-        let Some(info) = profile.threads().get(thread.0 as usize) else {
-            continue;
-        };
-        let mut name = printable(&thread_name(info)).into_owned();
-        if info.pid != pid {
-            name += &format!(" of process {}", info.pid);
-        }
-        if !info.python {
-            name += ", no Python";
-        }
-        table.row(vec![
-            Cell(seconds(DurationNs(*weight)), Paint::Plain),
-            Cell(percent(*weight, whole), heat(*weight, whole)),
-            Cell(count(*ticks), Paint::Plain),
-            Cell(name, Paint::Plain),
-        ]);
-    }
-    writeln!(out)?;
-    table.write(options.width, options.style, out)?;
-
-    let rest = amounts.len().saturating_sub(options.rows);
-    let idle = profile.threads().len().saturating_sub(amounts.len());
-    let noun = |n: usize| if n == 1 { "thread" } else { "threads" };
-    let mut more = Vec::new();
-    if rest > 0 {
-        let n = count(rest as u64);
-        more.push(format!("{n} more {} with samples", noun(rest)));
-    }
-    if idle > 0 {
-        let n = count(idle as u64);
-        more.push(format!("{n} {} without samples", noun(idle)));
-    }
-    if !more.is_empty() {
-        let text = format!("… and {}", more.join(", and "));
-        writeln!(out, "{}", Paint::Dim.on(&text, options.style))?;
+    let clock = format!("{what} · {UNIT} of {CLOCK}, shown as seconds");
+    for line in [parts.join(" · "), clock] {
+        let line = printable(&line).into_owned();
+        writeln!(out, "{}", Paint::Dim.on(&line, options.style))?;
     }
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! A profile as an exporter sees it: frames merged by the granularity asked for, the empty
-//! stack given a frame, each thread given a root frame.
+//! stack given a frame, each thread given a root frame, and what it did another.
 
-use crate::aggregate::{Profile, ThreadIndex, ThreadInfo};
-use crate::export::Granularity;
+use crate::aggregate::{Profile, ThreadInfo};
+use crate::export::states::{Marks, Spot};
+use crate::export::{Granularity, Options};
 use crate::stack::{Frame, FrameKind, StackId};
 
 use std::collections::HashMap;
@@ -19,10 +20,11 @@ pub(super) struct View<'a> {
     no_frames: Seen,
     /// By thread: its process where there are several, itself.
     roots: Vec<(Option<Seen>, Seen)>,
+    marks: Marks,
 }
 
 impl<'a> View<'a> {
-    pub(super) fn new(profile: &'a Profile, granularity: Granularity) -> Self {
+    pub(super) fn new(profile: &'a Profile, options: &Options) -> Self {
         let mut frames = Vec::new();
         let mut numbers: HashMap<Frame, Seen> = HashMap::new();
         let mut number = |frame: Frame| {
@@ -34,7 +36,7 @@ impl<'a> View<'a> {
         let no_frames = number(Frame::words(FrameKind::Unknown, "[no Python frames]"));
         let seen = profile.frames().as_slice().iter();
         let seen = seen
-            .map(|frame| match granularity {
+            .map(|frame| match options.granularity {
                 Granularity::Function => number(frame.without_line()),
                 Granularity::Line => number(frame.clone()),
             })
@@ -50,12 +52,14 @@ impl<'a> View<'a> {
                 (process, thread)
             })
             .collect();
+        let marks = Marks::new(profile, options.state_frames, number);
         Self {
             profile,
             frames,
             seen,
             no_frames,
             roots,
+            marks,
         }
     }
 
@@ -74,19 +78,17 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Fills `out` with the stack, root first, below its thread where `threads` asks for that.
-    pub(super) fn root_first(
-        &self,
-        thread: ThreadIndex,
-        stack: StackId,
-        threads: bool,
-        out: &mut Vec<Seen>,
-    ) {
-        self.leaf_first(stack, out);
-        if threads && let Some((process, thread)) = self.roots.get(thread.0 as usize) {
+    /// Fills `out` with the stack, root first: the side of the GIL, process and thread where
+    /// `threads` asks for them, the state where its frame is a root, functions, the state where
+    /// it is a leaf.
+    pub(super) fn root_first(&self, spot: Spot, threads: bool, out: &mut Vec<Seen>) {
+        self.leaf_first(spot.stack, out);
+        self.marks.add_state(spot, out);
+        if threads && let Some((process, thread)) = self.roots.get(spot.thread.0 as usize) {
             out.push(*thread);
             out.extend(process);
         }
+        self.marks.add_gil(spot, out);
         out.reverse();
     }
 }

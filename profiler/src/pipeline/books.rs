@@ -5,12 +5,13 @@ use profiler_common::{
     loss::{Counters, MALFORMED, N_REASONS, REASONS, UNACCOUNTED, UNKNOWN_PROCESS},
 };
 
-use super::people::People;
+use super::{absence::Away, people::People};
 use crate::{
     aggregate::Ledger,
     source::kernel::ProgramCost,
     sys::OwnCost,
-    words::{MonotonicNs, Tid},
+    wire::Times,
+    words::{DurationNs, MonotonicNs, Tid},
 };
 
 /// Ticks that reached user space, and those that were given up there.
@@ -26,6 +27,17 @@ pub(super) struct Received {
     pub(super) first: Option<MonotonicNs>,
 }
 
+/// What the accounts are about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    /// When they began.
+    pub(super) began: MonotonicNs,
+    /// When they ended.
+    pub(super) end: MonotonicNs,
+    /// Whether they tell of time off the CPU too.
+    pub(super) off_cpu: bool,
+}
+
 /// Fill in the kernel's side of the ledger.
 pub(super) fn close(
     ledger: &mut Ledger,
@@ -33,8 +45,9 @@ pub(super) fn close(
     received: Received,
     people: &People,
     accounts: &[(Tid, Account)],
-    end: MonotonicNs,
+    span: Span,
 ) {
+    let Span { began, end, .. } = span;
     ledger.ticks = counters.ticks;
     let mut losses = [0; N_REASONS];
     losses.copy_from_slice(&counters.losses);
@@ -59,22 +72,35 @@ pub(super) fn close(
             .map(|rung| rung.key().to_owned())
             .collect();
         let account = accounts.iter().find(|(tid, _)| *tid == person.tid);
-        thread.scheduler_ns = match (person.final_on_cpu, account) {
-            (Some(on_cpu), _) => Some(on_cpu.0),
-            (None, Some((_, account))) => Some(on_cpu_until(account, end)),
+        let times = match (person.ended, account) {
+            (Some((times, _)), _) => Some(times),
+            (None, Some((_, account))) => Some(times_until(account, end)),
             (None, None) => None,
         };
+        thread.scheduler_ns = times.map(|times| times.on_cpu.0);
+        if span.off_cpu {
+            thread.runnable_ns = times.map(|times| times.runnable.0);
+            thread.blocked_ns = times.map(|times| times.blocked.0);
+            let born = person.born.map_or(began, |born| born.max(began));
+            let died = person.ended.map_or(end, |(_, time)| time);
+            thread.wall_ns = times.map(|_| died.0.saturating_sub(born.0));
+        }
     }
 }
 
-/// An account's time on a CPU, the stretch that still runs included.
-fn on_cpu_until(account: &Account, end: MonotonicNs) -> u64 {
-    let running = if account.on_cpu == 0 {
+/// An account's times, the stretch that still lasts included.
+pub(super) fn times_until(account: &Account, end: MonotonicNs) -> Times {
+    let running = if account.generation & 1 == 0 {
         0
     } else {
         end.0.saturating_sub(account.since)
     };
-    account.on_cpu_ns + running
+    let away = Away::until(account, end);
+    Times {
+        on_cpu: DurationNs(account.on_cpu_ns + running),
+        runnable: DurationNs(away.runnable),
+        blocked: DurationNs(away.blocked),
+    }
 }
 
 /// What the profiler itself cost.

@@ -6,10 +6,12 @@
 //! [`look()`] is the short way, for one look without the kernel's half. Nothing here decides
 //! what a thing means.
 
+mod absence;
 pub mod attach;
 mod books;
 mod look;
 mod people;
+mod rounds;
 mod run;
 mod sampler;
 mod session;

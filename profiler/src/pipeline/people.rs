@@ -9,8 +9,8 @@ use crate::{
     cpython::{Runtime, thread_names_of},
     target::{Maps, Memory, TaskFacts},
     threads::{Look, Registry, Rung, ScanWhom, StateFacts, ThreadFacts},
-    wire::Tick,
-    words::{DurationNs, InnerTid, Pid, PthreadId, RemoteAddr, ThreadStateAddr, Tid},
+    wire::{Tick, Times},
+    words::{DurationNs, InnerTid, MonotonicNs, Pid, PthreadId, RemoteAddr, ThreadStateAddr, Tid},
 };
 
 use super::attach::Attached;
@@ -83,8 +83,10 @@ pub(super) struct Person {
     pub(super) tid: Tid,
     pub(super) pthread_id: Option<PthreadId>,
     pub(super) matched_by: Vec<Rung>,
-    /// Its time on a CPU, once it has ended.
-    pub(super) final_on_cpu: Option<DurationNs>,
+    /// What the scheduler counted for it, once it has ended, and when that was.
+    pub(super) ended: Option<(Times, MonotonicNs)>,
+    /// When it began, if it did while it was watched.
+    pub(super) born: Option<MonotonicNs>,
 }
 
 /// All threads of the profile.
@@ -97,6 +99,10 @@ pub(super) struct People {
     strangers: Vec<Stranger>,
     nameless: Vec<Nameless>,
     unmet: Unsampled,
+    /// When threads began that have no place yet.
+    births: FxHashMap<Tid, MonotonicNs>,
+    /// The thread that a thread state was last seen for.
+    states_of: FxHashMap<ThreadStateAddr, ThreadIndex>,
     facts: Vec<ThreadFacts>,
     states: Vec<StateFacts>,
     registry: Registry,
@@ -124,20 +130,24 @@ struct Place {
     index: ThreadIndex,
     /// Whether a thread state of Python's was ever seen for it.
     python: bool,
+    /// When it was there first.
+    met: MonotonicNs,
     /// Periods in which it was met.
     ticks: u32,
     /// What its samples weigh together.
     weighed: DurationNs,
 }
 
-/// What a thread's first tick told of it.
+/// What a tick or a look told of a thread.
 #[derive(Clone, Copy, Debug)]
-struct Stranger {
-    tid: Tid,
-    /// None when it was never sampled.
-    sp: Option<RemoteAddr>,
-    tls_base: PthreadId,
-    state: Option<ThreadStateAddr>,
+pub(super) struct Stranger {
+    pub(super) tid: Tid,
+    /// None when no tick met it.
+    pub(super) sp: Option<RemoteAddr>,
+    pub(super) tls_base: PthreadId,
+    pub(super) state: Option<ThreadStateAddr>,
+    /// When it was there.
+    pub(super) at: MonotonicNs,
 }
 
 impl People {
@@ -146,24 +156,19 @@ impl People {
         &mut self,
         process: &impl Witness,
         builder: &mut ProfileBuilder,
-        tid: Tid,
-        sp: Option<RemoteAddr>,
-        tls_base: PthreadId,
-        state: Option<ThreadStateAddr>,
+        stranger: Stranger,
     ) -> ThreadIndex {
-        let stranger = Stranger {
-            tid,
-            sp,
-            tls_base,
-            state,
-        };
+        let Stranger { tid, state, .. } = stranger;
         let Some(place) = self.living.get_mut(&tid) else {
             return self.welcome(process, builder, stranger);
         };
         // A thread has no state of Python's until it first calls into it.
-        if !place.python && state.is_some() {
-            place.python = true;
-            self.strangers.push(stranger);
+        if let Some(state) = state {
+            self.states_of.insert(state, place.index);
+            if !place.python {
+                place.python = true;
+                self.strangers.push(stranger);
+            }
         }
         place.index
     }
@@ -191,7 +196,8 @@ impl People {
             tid,
             pthread_id: Some(tls_base).filter(|id| id.0 != 0),
             matched_by: Vec::new(),
-            final_on_cpu: None,
+            ended: None,
+            born: self.births.remove(&tid),
         };
         let place = index.0 as usize;
         if place >= self.everyone.len() {
@@ -202,12 +208,26 @@ impl People {
             Place {
                 index,
                 python,
+                met: stranger.at,
                 ticks: 0,
                 weighed: DurationNs(0),
             },
         );
         self.strangers.push(stranger);
+        if let Some(state) = stranger.state {
+            self.states_of.insert(state, index);
+        }
         index
+    }
+
+    /// The place of a living thread that has one.
+    pub(super) fn place_of(&self, tid: Tid) -> Option<ThreadIndex> {
+        self.living.get(&tid).map(|place| place.index)
+    }
+
+    /// The thread that a thread state belongs to.
+    pub(super) fn by_state(&self, state: ThreadStateAddr) -> Option<ThreadIndex> {
+        self.states_of.get(&state).copied()
     }
 
     /// The time that a tick of a thread stands for.
@@ -216,7 +236,10 @@ impl People {
     /// that are met stand for those that are not. A thread that has been met often lives long, and
     /// then it is what the scheduler has counted since its last tick: from there on its samples
     /// sum to its account, whatever the scheduler did between.
-    pub(super) fn weigh(&mut self, tick: &Tick, period: DurationNs) -> DurationNs {
+    ///
+    /// With `whole`, every thread's samples are to sum to its own time, met often or not: then
+    /// [`People::unweighed`] tells at its end what no tick met.
+    pub(super) fn weigh(&mut self, tick: &Tick, period: DurationNs, whole: bool) -> DurationNs {
         let periods = DurationNs(period.0.saturating_mul(tick.periods.into()));
         let Some(place) = self.living.get_mut(&tick.tid) else {
             return periods;
@@ -226,7 +249,8 @@ impl People {
         let weight = match tick.on_cpu {
             // An account far below what was weighed is a new one.
             Some(now)
-                if place.ticks >= OFTEN && now.0.saturating_add(leeway) >= place.weighed.0 =>
+                if whole
+                    || place.ticks >= OFTEN && now.0.saturating_add(leeway) >= place.weighed.0 =>
             {
                 DurationNs(now.0.saturating_sub(place.weighed.0))
             }
@@ -236,13 +260,23 @@ impl People {
         weight
     }
 
+    /// What the scheduler counted for a living thread and its samples do not weigh.
+    pub(super) fn unweighed(&mut self, tid: Tid, on_cpu: DurationNs) -> DurationNs {
+        let Some(place) = self.living.get_mut(&tid) else {
+            return DurationNs(0);
+        };
+        let rest = on_cpu.0.saturating_sub(place.weighed.0);
+        place.weighed.0 += rest;
+        DurationNs(rest)
+    }
+
     /// A thread has ended. Its last ticks may still come, since it runs on while the kernel takes
     /// it down, so it keeps its place until another thread gets its id.
-    pub(super) fn leave(&mut self, tid: Tid, on_cpu: DurationNs) {
+    pub(super) fn leave(&mut self, tid: Tid, times: Times, time: MonotonicNs) {
         if let Some(place) = self.living.get(&tid)
             && let Some(person) = self.everyone.get_mut(place.index.0 as usize)
         {
-            person.final_on_cpu = Some(on_cpu);
+            person.ended = Some((times, time));
             // Its state is no evidence any more: an id that nobody has would look like the one
             // that is left over for the first thread.
             let gone = person.pthread_id;
@@ -256,6 +290,7 @@ impl People {
 
     /// A thread has left its CPU for the last time. One that no tick met is counted with its like.
     pub(super) fn gone(&mut self, tid: Tid, on_cpu: DurationNs) {
+        self.births.remove(&tid);
         if !self.living.contains_key(&tid) {
             self.unmet.threads += 1;
             self.unmet.on_cpu_ns = self.unmet.on_cpu_ns.saturating_add(on_cpu.0);
@@ -267,8 +302,18 @@ impl People {
         self.unmet
     }
 
-    /// A new thread has this id: whoever had it before is somebody else.
-    pub(super) fn make_room(&mut self, tid: Tid) {
+    /// A new thread has this id since then: whoever had it before is somebody else. A look may have
+    /// met it before this is told.
+    pub(super) fn make_room(&mut self, tid: Tid, time: MonotonicNs) {
+        if let Some(place) = self.living.get(&tid)
+            && place.met >= time
+        {
+            if let Some(person) = self.everyone.get_mut(place.index.0 as usize) {
+                person.born = Some(time);
+            }
+            return;
+        }
+        self.births.insert(tid, time);
         self.nameless.retain(|nameless| nameless.tid != tid);
         self.living.remove(&tid);
         self.facts.retain(|facts| facts.tid != tid);
@@ -278,6 +323,7 @@ impl People {
     /// The program was replaced: nobody is who they were, but the thread that did it lives on.
     pub(super) fn forget_python(&mut self) {
         self.states.clear();
+        self.states_of.clear();
         self.registry = Registry::new();
         self.start_stack = None;
         for place in self.living.values_mut() {

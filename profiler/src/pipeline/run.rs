@@ -11,7 +11,8 @@ use tokio::{
 
 use super::{
     attach::{AttachError, Attached},
-    books,
+    books::{self, Span},
+    rounds::Rounds,
     session::Session,
     settings::{RunSettings, Target, Walk},
 };
@@ -21,7 +22,7 @@ use crate::{
     cpython::CpythonError,
     source::{Kernel, KernelError, ring::Ring},
     sys, wire,
-    words::{MonotonicNs, Pid},
+    words::{DurationNs, MonotonicNs, Pid},
 };
 
 /// Why a run ended.
@@ -107,6 +108,9 @@ const EAGER_FOR: Duration = Duration::from_secs(1);
 const STARTING: Duration = Duration::from_secs(5);
 /// How often threads that had no name are asked for it again.
 const NAMES: Duration = Duration::from_millis(500);
+/// How often the ticks' period is drawn anew, and how far at most from its mean.
+const PERIODS: Duration = Duration::from_millis(200);
+const JITTER: f64 = 0.2;
 /// How often CPUs that came online are looked for.
 const NEW_CPUS: Duration = Duration::from_secs(5);
 
@@ -152,6 +156,7 @@ pub async fn run(
         Some(runtime) => session.plan_with(&mut kernel, runtime)?,
         None => session.plan_without_python(&mut kernel)?,
     }
+    kernel.take_census()?;
     kernel.tick_everywhere()?;
     ticking();
     let mut assembler = match settings.walk {
@@ -164,7 +169,7 @@ pub async fn run(
         &mut ring,
         &mut session,
         &mut assembler,
-        settings.duration,
+        &settings,
         stop,
         progress,
     )
@@ -192,12 +197,12 @@ async fn drive(
     ring: &mut Ring,
     session: &mut Session,
     assembler: &mut Assembler,
-    duration: Option<Duration>,
+    settings: &RunSettings,
     stop: impl Future<Output = ()>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<End, RunError> {
     let begin = Instant::now();
-    let deadline = duration.map(|duration| begin + duration);
+    let deadline = settings.duration.map(|duration| begin + duration);
     let target_end = session
         .attached
         .process
@@ -212,6 +217,12 @@ async fn drive(
     let mut beat = every(EAGER);
     let mut new_cpus = begin + NEW_CPUS;
     let mut names = begin + NAMES;
+    let mut periods = begin;
+    let mut turn = fastrand::u64(..2);
+    let period = settings.period();
+    let rounds = settings.mode.looks_off_cpu();
+    let rounds = rounds.then(|| Rounds::start(period, !settings.jitter));
+    let mut rounds = rounds.transpose()?;
     tokio::pin!(stop);
     loop {
         let ended = tokio::select! {
@@ -219,6 +230,10 @@ async fn drive(
             () = &mut stop => Some(End::Interrupted),
             () = until(deadline) => Some(End::Duration),
             () = end_of(target_end.as_ref()) => Some(End::TargetEnded),
+            due = round(rounds.as_mut()) => {
+                session.look_off_cpu(kernel.accounts(), due?);
+                continue;
+            }
             readable = ring.readable() => {
                 readable?;
                 None
@@ -226,6 +241,11 @@ async fn drive(
             _ = beat.tick() => None,
         };
         let now = Instant::now();
+        if settings.jitter && now >= periods {
+            periods = now + PERIODS;
+            kernel.change_periods(|| drawn(period, turn))?;
+            turn += 1;
+        }
         pump(ring, session, assembler, Some(sys::monotonic()));
         session.end_batch();
         if let Some(end) = ended {
@@ -255,6 +275,30 @@ async fn drive(
             calm = true;
             beat = every(CALM);
         }
+    }
+}
+
+/// A period of ticks drawn at random for the next while, the `turn`th. It differs from the mean by so
+/// much that the ticks of that while pass over a program in step with the mean once or twice, now
+/// faster and now slower, so that two whiles together have as many ticks as at a fixed beat. To
+/// change it costs half a period each time, which is made up for.
+fn drawn(period: DurationNs, turn: u64) -> DurationNs {
+    let mean = period.0 as f64;
+    let once = mean / PERIODS.as_nanos() as f64;
+    let apart = (once * (1.0 + fastrand::f64())).min(JITTER);
+    let factor = if turn.is_multiple_of(2) {
+        1.0 + apart
+    } else {
+        1.0 - apart
+    };
+    let made_up = (1.0 - once / 2.0).max(0.5);
+    DurationNs((mean * made_up * factor) as u64)
+}
+
+async fn round(rounds: Option<&mut Rounds>) -> io::Result<MonotonicNs> {
+    match rounds {
+        Some(rounds) => rounds.next().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -335,9 +379,10 @@ fn close(
     let cost = kernel.cost();
     kernel.stop_ticking();
     let stopped = sys::monotonic();
-    let accounts = kernel.accounts(pid)?;
+    let accounts = kernel.accounts().of(pid);
     kernel.remove_plan(pid)?;
     pump(ring, &mut session, assembler, None);
+    session.end_off_cpu(&accounts, stopped);
     session.end_batch();
     let counters: Counters = kernel.counters()?;
     kernel.flush_log();
@@ -346,14 +391,20 @@ fn close(
     let mut ledger = session.builder.ledger(stopped);
     let began = session.began();
     let received = session.received;
+    let span = Span {
+        began: session.since(),
+        end: stopped,
+        off_cpu: session.looks_off_cpu(),
+    };
     books::close(
         &mut ledger,
         &counters,
         received,
         &session.people,
         &accounts,
-        stopped,
+        span,
     );
+    (ledger.looks, ledger.moved) = session.looks();
     books::cost(&mut ledger, cost, sys::own_cost());
     ledger.profiler.first_sample_ns = received.first.map(|first| first.0.saturating_sub(began.0));
     let profile = session.builder.close(stopped, ledger);

@@ -2,6 +2,9 @@
 //!
 //! It waits for nothing and sleeps never; `run` calls it when there is something to do.
 
+mod off_cpu;
+
+use off_cpu::OffCpu;
 use profiler_common::account::Account;
 use profiler_common::plan::{PLAN_NO_WALK, Plan};
 use profiler_common::walk::{END_NOT_TRIED, END_UNREADABLE};
@@ -9,17 +12,17 @@ use profiler_common::walk::{END_NOT_TRIED, END_UNREADABLE};
 use super::{
     attach::{AttachError, Attached},
     books::Received,
-    people::{self, People},
+    people::{self, People, Stranger},
     sampler::{self, Lock},
     settings::{RunSettings, Walk},
     stacks::{self, ChainId, Stacks},
 };
 use crate::{
     aggregate::{Place, ProfileBuilder, ThreadIndex},
-    cpython::{self, Runtime, Wishes},
+    cpython::{self, Build, GilLock, Runtime, Wishes},
     native::LiveSymbols,
     pystack::Walker,
-    sample::{FramesFrom, Gc, Sample},
+    sample::{FramesFrom, Gc, Gil, Mode, Sample},
     source::{Kernel, KernelError},
     stack::StackId,
     target::Memory,
@@ -60,17 +63,38 @@ struct Python {
     runtime: Runtime,
     plan: Plan,
     stacks: Stacks,
+    gils: Vec<GilLock>,
     lock: Lock,
 }
 
 impl Python {
+    fn new(runtime: Runtime, plan: Plan, memory: &dyn Memory) -> Self {
+        let mut python = Self {
+            gils: runtime.gils(memory).unwrap_or_default(),
+            lock: match runtime.build() {
+                Build::Default => Lock::Gil,
+                Build::FreeThreaded => Lock::Unknown,
+            },
+            stacks: Stacks::new(&runtime),
+            runtime,
+            plan,
+        };
+        python.ask_for_lock(memory);
+        python
+    }
+
     /// A free-threaded build can be given a GIL while it runs: ask now and then.
     fn ask_for_lock(&mut self, memory: &dyn Memory) {
-        self.lock = match self.runtime.runs_with_gil(memory) {
-            Ok(true) => Lock::Gil,
-            Ok(false) => Lock::NoGil,
-            Err(_) => self.lock,
-        };
+        if self.runtime.build() == Build::Default {
+            return;
+        }
+        if let (Ok(gil), Ok(gils)) = (
+            self.runtime.runs_with_gil(memory),
+            self.runtime.gils(memory),
+        ) {
+            self.lock = if gil { Lock::Gil } else { Lock::NoGil };
+            self.gils = gils;
+        }
     }
 }
 
@@ -89,6 +113,7 @@ pub(super) struct Session {
     since: MonotonicNs,
     states_wanted: bool,
     had_python: bool,
+    off: OffCpu,
 }
 
 impl Session {
@@ -111,6 +136,7 @@ impl Session {
             since,
             states_wanted: false,
             had_python: false,
+            off: OffCpu::default(),
         }
     }
 
@@ -162,14 +188,12 @@ impl Session {
         self.builder
             .python(&runtime.version().to_string(), runtime.build().key());
         self.had_python = true;
-        let stacks = Stacks::new(&runtime);
-        let mut python = Python {
-            runtime,
-            plan,
-            stacks,
-            lock: Lock::Unknown,
-        };
-        python.ask_for_lock(&self.attached.memory);
+        let python = Python::new(runtime, plan, &self.attached.memory);
+        if self.settings.mode == Mode::Gil && python.lock == Lock::NoGil {
+            log::warn!(
+                "this is a free-threaded build that runs without a GIL, so `--mode gil` has nothing to show unless one is switched on meanwhile; `--mode wall` shows what its threads wait for"
+            );
+        }
         self.python = Some(python);
         self.fill_states(kernel)?;
         kernel.set_plan(self.pid(), &plan)
@@ -206,19 +230,22 @@ impl Session {
                 self.received.unknown_process += u64::from(tick.periods);
             }
             Event::Tick(tick) => self.tick(&tick),
-            Event::Fork { pid, tid, .. } if pid == self.pid() => self.people.make_room(tid),
+            Event::Fork { pid, tid, time, .. } if pid == self.pid() => {
+                self.people.make_room(tid, time);
+            }
             Event::Exit {
                 tid,
-                on_cpu,
+                times,
                 pid,
                 last,
-                ..
+                time,
             } if pid == self.pid() => {
                 // Its samples are older than its end, so they are in the batch already.
                 self.identify();
-                self.people.leave(tid, on_cpu);
+                self.people.leave(tid, times, time);
                 if last {
-                    self.people.gone(tid, on_cpu);
+                    self.gone_off_cpu(tid, times, time);
+                    self.people.gone(tid, times.on_cpu);
                 }
             }
             Event::Exec { pid, .. } if pid == self.pid() => {
@@ -237,14 +264,24 @@ impl Session {
         let thread = self.people.index(
             &self.attached,
             &mut self.builder,
-            tick.tid,
-            Some(tick.sp),
-            tick.tls_base,
-            state,
+            Stranger {
+                tid: tick.tid,
+                sp: Some(tick.sp),
+                tls_base: tick.tls_base,
+                state,
+                at: tick.time,
+            },
         );
-        let weight = self.people.weigh(tick, self.settings.period());
+        let weight = {
+            let whole = self.settings.mode.looks_off_cpu();
+            self.people.weigh(tick, self.settings.period(), whole)
+        };
         let lock = self.python.as_ref().map_or(Lock::Unknown, |it| it.lock);
-        let sample = sampler::sample(tick, weight, lock);
+        let in_gil = |futex| {
+            let gils = self.python.iter().flat_map(|python| &python.gils);
+            gils.into_iter().any(|gil| gil.contains(futex))
+        };
+        let sample = sampler::sample(tick, weight, lock, in_gil);
         let (frames, from) = self.frames(tick, state, sample.gc == Gc::Collecting);
         self.pending.push(Pending {
             thread,
@@ -252,6 +289,14 @@ impl Session {
             sample,
             from,
         });
+    }
+
+    /// What a thread has to do with the GIL: `otherwise`, but where there is none.
+    fn gil_or(&self, otherwise: Gil) -> Gil {
+        match &self.python {
+            Some(python) if python.lock == Lock::NoGil => Gil::NoGil,
+            _ => otherwise,
+        }
     }
 
     fn frames(
@@ -307,7 +352,11 @@ impl Session {
 
     /// Now and then: the names of threads that had none yet.
     pub(super) fn ask_again(&mut self) {
-        if let Some(python) = &self.python {
+        if let Some(python) = &mut self.python {
+            // Interpreters come and go, and with them their locks.
+            if let Ok(gils) = python.runtime.gils(&self.attached.memory) {
+                python.gils = gils;
+            }
             self.people
                 .ask_again(&self.attached, &python.runtime, &mut self.builder);
         }
@@ -316,7 +365,7 @@ impl Session {
     /// The batch is over: what it used is compared with the target, and its samples count.
     pub(super) fn end_batch(&mut self) {
         self.identify();
-        if self.pending.is_empty() {
+        if self.pending.is_empty() && self.off.is_settled() {
             return;
         }
         let memory = &self.attached.memory;
@@ -339,14 +388,34 @@ impl Session {
             self.builder.add(pending.place(stack), &pending.sample);
         }
         if let Some(python) = &mut self.python {
+            self.off.restate(&changed, |id| {
+                python
+                    .stacks
+                    .restated(memory, &mut self.builder, id, &changed)
+            });
             python.stacks.settle(&changed);
             python.ask_for_lock(memory);
         }
     }
 
+    /// Looks at threads off the CPU so far, and how many of them found nothing that stayed.
+    pub(super) fn looks(&self) -> (u64, u64) {
+        (self.off.looks(), self.off.moved())
+    }
+
     /// Ticks that arrived so far, for the progress line.
     pub(super) fn ticks(&self) -> u64 {
         self.received.ticks
+    }
+
+    /// When the target became one.
+    pub(super) fn since(&self) -> MonotonicNs {
+        self.since
+    }
+
+    /// Whether threads off the CPU are looked at.
+    pub(super) fn looks_off_cpu(&self) -> bool {
+        self.settings.mode.looks_off_cpu()
     }
 
     /// When the program began.
@@ -375,10 +444,13 @@ impl Session {
             self.people.index(
                 &self.attached,
                 &mut self.builder,
-                *tid,
-                None,
-                tls_base,
-                state.map(|(_, state)| *state),
+                Stranger {
+                    tid: *tid,
+                    sp: None,
+                    tls_base,
+                    state: state.map(|(_, state)| *state),
+                    at: MonotonicNs(account.since),
+                },
             );
         }
         self.identify();

@@ -37,6 +37,8 @@ pub struct RunSettings {
     pub mode: Mode,
     /// Ticks a second on each CPU.
     pub rate_hz: u32,
+    /// Whether the times of ticks and looks are drawn at random, so that nothing keeps step.
+    pub jitter: bool,
     /// How long; without it until the target ends or the user has enough.
     pub duration: Option<Duration>,
     /// Where frames are read.

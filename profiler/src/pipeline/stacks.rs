@@ -12,7 +12,7 @@ use crate::{
     cpython::Runtime,
     native::{LiveSymbols, NativeFrame, Symbols},
     pystack::{Chain, ChainEnd, Changed, PyFrame, Resolver, Walker},
-    stack::{Frame, StackId},
+    stack::{Frame, FrameKind, StackId},
     target::Memory,
     wire::Tick,
     words::{CodeAddr, Pid, RemoteAddr, ThreadStateAddr},
@@ -75,8 +75,7 @@ impl Stacks {
         ];
         self.key
             .extend(rest.iter().flat_map(|word| word.to_le_bytes()));
-        if let Some(&id) = self.by_bytes.get(self.key.as_slice()) {
-            self.known[id.0 as usize].touched = true;
+        if let Some(id) = self.again() {
             return id;
         }
         let frames: Vec<RawFrame> = tick.frames().collect();
@@ -87,7 +86,14 @@ impl Stacks {
         id
     }
 
-    /// A chain that was walked from user space; those are rarely twice the same.
+    /// The chain of the key, if it has come before.
+    fn again(&mut self) -> Option<ChainId> {
+        let id = *self.by_bytes.get(self.key.as_slice())?;
+        self.known[id.0 as usize].touched = true;
+        Some(id)
+    }
+
+    /// A chain that was walked from user space.
     pub(super) fn of_walk(
         &mut self,
         memory: &dyn Memory,
@@ -95,8 +101,28 @@ impl Stacks {
         chain: Chain,
         collecting: bool,
     ) -> ChainId {
-        self.remembered += chain.frames.len() * size_of::<RawFrame>();
-        self.learn(memory, builder, chain, collecting)
+        self.key.clear();
+        for frame in &chain.frames {
+            self.key.extend(frame.code.to_le_bytes());
+            self.key.extend(frame.instr.to_le_bytes());
+        }
+        // One word more than a tick has: frames of a tick are in the order of its ring.
+        let rest = [
+            chain.missing,
+            chain.cut_at as u32,
+            chain.end.code(),
+            collecting.into(),
+            0,
+        ];
+        self.key
+            .extend(rest.iter().flat_map(|word| word.to_le_bytes()));
+        if let Some(id) = self.again() {
+            return id;
+        }
+        let id = self.learn(memory, builder, chain, collecting);
+        self.remembered += self.key.len() * 2;
+        self.by_bytes.insert(self.key.as_slice().into(), id);
+        id
     }
 
     fn learn(
@@ -221,6 +247,19 @@ pub(super) fn native_stack(
 /// Python frames that a walk from user space did not find any more.
 pub(super) fn unread_stack(builder: &mut ProfileBuilder) -> StackId {
     let id = builder.frame(Frame::unreadable("its frames were not there to be read"));
+    builder.stack(&[id])
+}
+
+/// Frames of a thread that was off the CPU and ran on each time they were read.
+pub(super) fn moved_stack(builder: &mut ProfileBuilder) -> StackId {
+    let id = builder.frame(Frame::unreadable("it ran on each time it was looked at"));
+    builder.stack(&[id])
+}
+
+/// Where the time goes that no tick and no look met.
+pub(super) fn between_looks(builder: &mut ProfileBuilder) -> StackId {
+    let words = "[between two samples]";
+    let id = builder.frame(Frame::words(FrameKind::Unknown, words));
     builder.stack(&[id])
 }
 

@@ -55,6 +55,22 @@ impl ChainEnd {
         }
     }
 
+    /// The number behind it.
+    #[must_use]
+    pub const fn code(self) -> u32 {
+        match self {
+            Self::Complete => END_COMPLETE,
+            Self::NotTried => END_NOT_TRIED,
+            Self::NoThreadState => END_NO_THREAD_STATE,
+            Self::NoFrame => END_NO_FRAME,
+            Self::Unreadable => END_UNREADABLE,
+            Self::Cycle => END_CYCLE,
+            Self::TooDeep => END_TOO_DEEP,
+            Self::BadPointer => END_BAD_POINTER,
+            Self::Unknown(code) => code,
+        }
+    }
+
     /// Whether the walk stopped on its way, so that callers are missing at the root.
     #[must_use]
     pub const fn is_early(self) -> bool {

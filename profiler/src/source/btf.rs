@@ -40,6 +40,7 @@ const MAGIC: u32 = 0xeb9f;
 const KIND_STRUCT: u32 = 4;
 const KIND_UNION: u32 = 5;
 const KIND_TYPEDEF: u32 = 8;
+const KIND_FUNC: u32 = 12;
 const KIND_FUNC_PROTO: u32 = 13;
 /// How deep anonymous structures may nest before a file is taken to be a cycle.
 const MAX_NESTING: u32 = 16;
@@ -219,28 +220,32 @@ impl<'a> Btf<'a> {
         (proto.kind == KIND_FUNC_PROTO).then(|| proto.vlen.saturating_sub(1))
     }
 
-    /// The same types under the same numbers, but all blank except the tracepoints' typedefs: all
-    /// that an attachment asks for, at a tenth of the memory.
+    /// The same types under the same numbers, but all blank except the tracepoints' typedefs and
+    /// the iterators' functions: all that an attachment asks for, at a tenth of the memory.
     #[must_use]
-    pub fn with_tracepoints_only(&self, tracepoints: &[&str]) -> Vec<u8> {
+    pub fn with_attachments_only(&self, tracepoints: &[&str], iterators: &[&str]) -> Vec<u8> {
         const HEADER: u32 = 24;
         const BLANK: u32 = 7 << 24; // a forward declaration has no body
-        let names: Vec<String> = tracepoints
+        let typedefs = tracepoints
             .iter()
-            .map(|name| format!("btf_trace_{name}"))
-            .collect();
+            .map(|name| (KIND_TYPEDEF, format!("btf_trace_{name}")));
+        let functions = iterators
+            .iter()
+            .map(|name| (KIND_FUNC, format!("bpf_iter_{name}")));
+        let names: Vec<(u32, String)> = typedefs.chain(functions).collect();
         let mut strings = vec![0u8];
         let mut types = Vec::with_capacity(self.starts.len() * 12);
         let mut push = |word: u32| types.extend_from_slice(&word.to_le_bytes());
         for &at in &self.starts {
-            let name = self
-                .head_at(at as usize)
-                .filter(|head| head.kind == KIND_TYPEDEF)
-                .and_then(|head| names.iter().find(|name| self.is_named(head.name, name)));
+            let name = self.head_at(at as usize).and_then(|head| {
+                names
+                    .iter()
+                    .find(|(kind, name)| head.kind == *kind && self.is_named(head.name, name))
+            });
             match name {
-                Some(name) => {
+                Some((kind, name)) => {
                     push(strings.len() as u32);
-                    push(KIND_TYPEDEF << 24);
+                    push(kind << 24);
                     strings.extend_from_slice(name.as_bytes());
                     strings.push(0);
                 }

@@ -1,32 +1,30 @@
 //! The programs, loaded and attached; their maps, behind typed questions.
 
-use std::fs;
+use std::{fs, io, os::fd::AsFd as _};
 
 use aya::{
     Btf, EbpfLoader, Endianness, VerifierLogLevel,
-    maps::{HashMap, MapData, PerCpuArray, RingBuf},
-    programs::{
-        BtfTracePoint, PerfEvent,
-        perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent},
-    },
+    maps::{HashMap, Map, MapData, PerCpuArray, RingBuf},
+    programs::{BtfTracePoint, Iter, PerfEvent},
     util::online_cpus,
 };
 use profiler_common::{
     CONTRACT_VERSION,
-    account::Account,
     loss::{Counters, N_REASONS},
-    offsets::Settings,
+    offsets::{LOOK_OFF_CPU, Settings},
     plan::{Plan, StateKey},
 };
 
 use super::{
+    accounts::Accounts,
     btf,
     error::{KernelError, is_refusal, one_line},
     log::{self, KernelLog},
     offsets,
     ring::Ring,
 };
-use crate::words::{Cpu, DurationNs, Pid, PthreadId, ThreadStateAddr, Tid};
+use crate::sys::PerfClock;
+use crate::words::{Cpu, DurationNs, Pid, PthreadId, ThreadStateAddr};
 
 /// The object that `cargo xtask build-ebpf` makes, aligned as aya wants it.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
@@ -45,6 +43,8 @@ pub struct KernelOptions {
     pub wake_bytes: u32,
     /// Which tick program to use.
     pub tick: TickProgram,
+    /// Keep accounts that tell what a thread off the CPU waits for, of all threads.
+    pub looks_off_cpu: bool,
 }
 
 /// The two forms of the tick, which differ in how far they can walk.
@@ -64,7 +64,8 @@ pub struct Kernel {
     ring: Option<RingBuf<MapData>>,
     /// While open, the kernel counts the programs' run time.
     _stats: Option<std::os::fd::OwnedFd>,
-    ticking: Vec<Cpu>,
+    accounts: Accounts,
+    clocks: Vec<(Cpu, PerfClock)>,
     tick: &'static str,
     options: KernelOptions,
 }
@@ -72,7 +73,7 @@ pub struct Kernel {
 impl std::fmt::Debug for Kernel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Kernel")
-            .field("ticking", &self.ticking)
+            .field("clocks", &self.clocks)
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
@@ -109,9 +110,13 @@ fn map_error(name: &'static str) -> impl FnOnce(aya::maps::MapError) -> KernelEr
     }
 }
 
+const ITERATORS: [&str; 1] = ["task"];
+const CENSUS: &str = "census";
 const TICKS: [&str; 2] = ["tick", "tick_unrolled"];
-const LIFE: [&str; 4] = ["switch", "fork", "exec", "exit"];
-const TRACEPOINTS: [&str; 4] = [
+/// The programs on tracepoints; the first is for looks off the CPU alone.
+const TRACING: [&str; 5] = ["wakeup", "switch", "fork", "exec", "exit"];
+const TRACEPOINTS: [&str; 5] = [
+    "sched_wakeup",
     "sched_switch",
     "sched_process_fork",
     "sched_process_exec",
@@ -128,12 +133,21 @@ impl Kernel {
             let bytes = fs::read("/sys/kernel/btf/vmlinux").map_err(KernelError::NoBtf)?;
             let index = btf::Btf::parse(&bytes).map_err(KernelError::Btf)?;
             let offsets = offsets::kernel_offsets(&index).map_err(KernelError::Btf)?;
-            (offsets, index.with_tracepoints_only(&TRACEPOINTS))
+            (
+                offsets,
+                index.with_attachments_only(&TRACEPOINTS, &ITERATORS),
+            )
         };
         let settings = Settings {
             contract: CONTRACT_VERSION,
             wake_bytes: options.wake_bytes,
             period_ns: options.period.0,
+            flags: if options.looks_off_cpu {
+                LOOK_OFF_CPU
+            } else {
+                0
+            },
+            _pad: 0,
         };
         let level = log::level();
         // Ask first, so that the run time of the very first tick is counted too.
@@ -156,12 +170,26 @@ impl Kernel {
                 what: "RING".into(),
                 why: "not in the object".into(),
             })?;
+        let accounts = {
+            let fd = |name: &'static str| match ebpf.map(name) {
+                Some(Map::Array(map)) => Ok(map.fd()),
+                _ => Err(KernelError::Map {
+                    name,
+                    why: "not in the object".into(),
+                }),
+            };
+            Accounts::map(fd("ACCOUNTS")?, fd("USED")?).map_err(|error| KernelError::Map {
+                name: "ACCOUNTS",
+                why: error.to_string(),
+            })?
+        };
         let mut kernel = Self {
+            accounts,
             ebpf,
             log,
             ring: Some(ring),
             _stats: stats,
-            ticking: Vec::new(),
+            clocks: Vec::new(),
             tick: match options.tick {
                 TickProgram::Best => TICKS[0],
                 TickProgram::Unrolled => TICKS[1],
@@ -170,8 +198,15 @@ impl Kernel {
         };
         let btf = Btf::parse(&tracepoints, Endianness::default())
             .map_err(|error| load_error("the tracepoints", &error))?;
-        for (program, tracepoint) in LIFE.iter().zip(TRACEPOINTS) {
+        let skipped = usize::from(!options.looks_off_cpu);
+        for (program, tracepoint) in TRACING.iter().zip(TRACEPOINTS).skip(skipped) {
             kernel.attach_tracepoint(program, tracepoint, &btf)?;
+        }
+        if options.looks_off_cpu {
+            kernel
+                .census_program()?
+                .load(ITERATORS[0], &btf)
+                .map_err(|error| load_error(CENSUS, &error))?;
         }
         kernel.load_tick()?;
         Ok(kernel)
@@ -224,41 +259,84 @@ impl Kernel {
             what: what.to_owned(),
             why: error.to_string(),
         })?;
-        let period = self.options.period.0;
-        for cpu in online {
-            if self.ticking.contains(&Cpu(cpu)) {
+        let period = self.options.period;
+        for cpu in online.into_iter().map(Cpu) {
+            if self.clocks.iter().any(|(ticking, _)| *ticking == cpu) {
                 continue;
             }
-            self.tick_program()?
-                .attach(
-                    PerfEventConfig::Software(SoftwareEvent::CpuClock),
-                    PerfEventScope::AllProcessesOneCpu { cpu },
-                    SamplePolicy::Period(period),
-                    true,
-                )
-                .map_err(|error| {
-                    if is_refusal(&error) {
-                        KernelError::Refused("open a perf event on every CPU")
-                    } else {
-                        load_error("tick", &error)
+            let program = self.tick_program()?.fd();
+            let program = program.map_err(|error| load_error("tick", &error))?;
+            let clock =
+                PerfClock::start(cpu, period, program.as_fd()).map_err(|error| {
+                    match error.kind() {
+                        io::ErrorKind::PermissionDenied => {
+                            KernelError::Refused("open a perf event on every CPU")
+                        }
+                        _ => load_error("tick", &error),
                     }
                 })?;
-            self.ticking.push(Cpu(cpu));
+            self.clocks.push((cpu, clock));
         }
         Ok(())
     }
 
+    /// Go on ticking at another period, drawn anew for each CPU: what repeats at the rate of the
+    /// ticks would otherwise be met at the same place again and again.
+    ///
+    /// # Errors
+    /// When a perf event is refused.
+    pub fn change_periods(&self, mut draw: impl FnMut() -> DurationNs) -> io::Result<()> {
+        for (_, clock) in &self.clocks {
+            clock.set_period(draw())?;
+        }
+        Ok(())
+    }
+
+    fn census_program(&mut self) -> Result<&mut Iter, KernelError> {
+        self.ebpf
+            .program_mut(CENSUS)
+            .and_then(|program| program.try_into().ok())
+            .ok_or_else(|| KernelError::Load {
+                what: CENSUS.into(),
+                why: "not in the object".into(),
+            })
+    }
+
+    /// Open an account for every thread of the targets that has none yet; without
+    /// `looks_off_cpu` nobody needs them.
+    ///
+    /// # Errors
+    /// When the kernel refuses the iterator.
+    pub fn take_census(&mut self) -> Result<(), KernelError> {
+        if !self.options.looks_off_cpu {
+            return Ok(());
+        }
+        let program = self.census_program()?;
+        let link = program
+            .attach()
+            .and_then(|link| program.take_link(link))
+            .map_err(|error| load_error(CENSUS, &error))?;
+        let mut tasks = link
+            .into_file()
+            .map_err(|error| load_error(CENSUS, &error))?;
+        // The program runs for each task while this reads; it writes nothing.
+        io::copy(&mut tasks, &mut io::sink()).map_err(|error| load_error(CENSUS, &error))?;
+        Ok(())
+    }
+
+    /// The accounts of all targets.
+    #[must_use]
+    pub fn accounts(&self) -> &Accounts {
+        &self.accounts
+    }
+
     /// Stop ticking; accounts go on until the drop.
     pub fn stop_ticking(&mut self) {
-        if let Ok(program) = self.tick_program() {
-            // Unloading detaches every perf event at once.
-            let _ = program.unload();
-        }
-        self.ticking.clear();
+        self.clocks.clear();
     }
 
     /// The consumer's end of the ring, once.
-    pub fn take_ring(&mut self) -> Option<std::io::Result<Ring>> {
+    pub fn take_ring(&mut self) -> Option<io::Result<Ring>> {
         self.ring.take().map(Ring::new)
     }
 
@@ -318,32 +396,6 @@ impl Kernel {
         self.hash::<StateKey, u64>("STATES")?
             .insert(key, state.0, 0)
             .map_err(map_error("STATES"))
-    }
-
-    /// A thread's account, if the scheduler has switched it since the start.
-    ///
-    /// # Errors
-    /// When the map cannot be read.
-    pub fn account(&mut self, tid: Tid) -> Result<Option<Account>, KernelError> {
-        let accounts = self.hash::<u32, Account>("ACCOUNTS")?;
-        match accounts.get(&tid.0, 0) {
-            Ok(account) => Ok(Some(account)),
-            Err(aya::maps::MapError::KeyNotFound) => Ok(None),
-            Err(error) => Err(map_error("ACCOUNTS")(error)),
-        }
-    }
-
-    /// All accounts of a process.
-    ///
-    /// # Errors
-    /// When the map cannot be read.
-    pub fn accounts(&mut self, pid: Pid) -> Result<Vec<(Tid, Account)>, KernelError> {
-        let accounts = self.hash::<u32, Account>("ACCOUNTS")?;
-        let all = accounts.iter().filter_map(Result::ok);
-        Ok(all
-            .filter(|(_, account)| account.tgid == pid.0)
-            .map(|(tid, a)| (Tid(tid), a))
-            .collect())
     }
 
     /// The counters of all CPUs, summed.

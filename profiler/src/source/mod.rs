@@ -3,6 +3,7 @@
 //! The only room that imports aya. It hands on the ring's bytes as they are; what they mean is
 //! `wire`'s. It knows no Python.
 
+pub mod accounts;
 pub mod btf;
 pub mod capabilities;
 mod error;
@@ -11,5 +12,6 @@ pub mod log;
 pub mod offsets;
 pub mod ring;
 
+pub use accounts::{Accounts, Slot};
 pub use error::KernelError;
 pub use kernel::{Kernel, KernelOptions, TickProgram};

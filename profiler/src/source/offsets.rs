@@ -16,10 +16,13 @@ pub fn kernel_offsets(btf: &Btf<'_>) -> Result<KernelOffsets, BtfError> {
         // Renamed in 5.14.
         task_state: either(&["task_struct", "__state"], &["task_struct", "state"])?,
         task_fsbase: btf.offset_of(&["task_struct", "thread", "fsbase"])?,
+        task_on_cpu: btf.offset_of(&["task_struct", "on_cpu"])?,
         // Some kernels' BTF has the long names.
         regs_sp: either(&["pt_regs", "sp"], &["pt_regs", "rsp"])?,
         regs_ip: either(&["pt_regs", "ip"], &["pt_regs", "rip"])?,
         regs_orig_ax: either(&["pt_regs", "orig_ax"], &["pt_regs", "orig_rax"])?,
+        regs_di: either(&["pt_regs", "di"], &["pt_regs", "rdi"])?,
+        regs_si: either(&["pt_regs", "si"], &["pt_regs", "rsi"])?,
         // The fourth argument came with 5.18.
         switch_passes_state: u32::from(btf.tracepoint_arguments("sched_switch") >= Some(4)),
     })

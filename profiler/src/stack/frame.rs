@@ -1,5 +1,5 @@
 //! A named frame: Python, native, kernel, or one that stands for something else (a collection,
-//! a thread, a cut in a deep stack, a frame that could not be read).
+//! a thread, what it was doing, a cut in a deep stack, a frame that could not be read).
 //!
 //! It holds names, not addresses. How names are escaped for a format is the format's affair.
 
@@ -24,6 +24,8 @@ pub enum FrameKind {
     Thread,
     /// A process, as the root of its threads.
     Process,
+    /// What the thread was doing, as the root or leaf of its stacks.
+    State,
     /// Frames left out of the middle of a deep stack.
     Cut,
     /// A frame that could not be read, or a place where none were.
@@ -41,6 +43,7 @@ impl FrameKind {
             Self::Gc => "gc",
             Self::Thread => "thread",
             Self::Process => "process",
+            Self::State => "state",
             Self::Cut => "cut",
             Self::Unknown => "unknown",
         }

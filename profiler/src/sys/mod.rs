@@ -3,7 +3,13 @@
 //! A system call that nix wraps safely is called where it is needed, not from here.
 
 mod clock;
+mod perf;
 mod pidfd;
+mod shared;
+mod task_clock;
 
 pub use clock::{OwnCost, monotonic, own_cost};
+pub use perf::PerfClock;
 pub use pidfd::{end_of, pidfd_open};
+pub use shared::SharedArray;
+pub use task_clock::{TaskClockReading, exec_start, task_clock};

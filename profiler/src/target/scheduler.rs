@@ -12,8 +12,7 @@
 //! 4. read the first number again. Unchanged, the thread was off the CPU in step 2 and was not
 //!    put on one from before it until now, so it did not run during the walk.
 //!
-//! A thread that can run but waits for a CPU gets no proof here: the kernel does not tell it
-//! apart from one that runs.
+//! A thread that can run but waits for a CPU gets no proof by these steps; `presence` has one.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -70,6 +69,14 @@ pub enum Asleep {
 }
 
 impl SchedulerMark {
+    pub(super) fn new(schedstat: File, arrivals: Generation, place: InKernel) -> Self {
+        Self {
+            schedstat,
+            arrivals,
+            place,
+        }
+    }
+
     /// The thread was put on a CPU this often: the same number at another time, both times
     /// asleep, means that it did not run between.
     #[must_use]
@@ -109,11 +116,9 @@ impl Process {
         }
         Ok(match self.in_kernel(tid)? {
             InKernel::Running => Asleep::No,
-            place @ InKernel::Blocked { .. } => Asleep::Yes(SchedulerMark {
-                schedstat,
-                arrivals: before.arrivals,
-                place,
-            }),
+            place @ InKernel::Blocked { .. } => {
+                Asleep::Yes(SchedulerMark::new(schedstat, before.arrivals, place))
+            }
         })
     }
 
@@ -125,7 +130,7 @@ impl Process {
         self.open_account(tid).map(|(_, account)| account)
     }
 
-    fn open_account(&self, tid: Tid) -> Result<(File, SchedulerAccount), TargetError> {
+    pub(super) fn open_account(&self, tid: Tid) -> Result<(File, SchedulerAccount), TargetError> {
         let name = format!("task/{tid}/schedstat");
         let file = self
             .handle

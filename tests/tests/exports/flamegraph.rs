@@ -1,10 +1,12 @@
 //! Flame graphs are XML that a browser will take, whatever the names in them.
 
 use profiler::aggregate::{Profile, ProfileBuilder};
-use profiler::export::{Format, Options};
+use profiler::export::{Format, Options, StateFrames};
+use profiler::sample::Mode;
 use profiler::stack::Frame;
 
 use super::made::{self, Making};
+use super::made_off_cpu::{self, MODES};
 
 /// The elements of an XML document that is well formed; panics where it is not.
 ///
@@ -105,6 +107,25 @@ fn the_picture_is_well_formed_and_says_what_it_shows() {
     let svg = made::text(Format::Flamegraph, &made::rich(), &Options::default());
     assert!(svg.contains("python3 /srv/app/main.py --name a&lt;b&gt;&amp;"));
     assert!(svg.contains("pid 4242 · CPython 3.12.1 · cpu at 99 Hz"));
+}
+
+#[test]
+fn states_are_boxes_in_every_mode_when_asked_for() {
+    for mode in MODES {
+        for place in [StateFrames::Root, StateFrames::Leaf] {
+            let options = Options {
+                state_frames: Some(place),
+                ..Options::default()
+            };
+            let titles = titles(&made_off_cpu::profile(mode, false), &options);
+            let has = |wanted: &str| titles.iter().any(|title| title.starts_with(wanted));
+            let looks = matches!(mode, Mode::Wall | Mode::OffCpu);
+            assert_eq!(has("[blocked: io_socket] (12,000 µs"), looks, "{titles:#?}");
+            let runs = mode != Mode::OffCpu;
+            assert_eq!(has("[on CPU] ("), runs, "{titles:#?}");
+            assert_eq!(has("[holds the GIL] ("), mode == Mode::Gil, "{titles:#?}");
+        }
+    }
 }
 
 #[test]

@@ -3,12 +3,18 @@
 use std::path::Path;
 use std::{env, fs};
 
-use profiler::export::{Format, Granularity, Options, Unit};
+use profiler::aggregate::Profile;
+use profiler::export::{Format, Granularity, Options, StateFrames, Unit};
 
 use super::made;
+use super::made_off_cpu::{self, MODES};
 
 fn check(name: &str, format: Format, options: &Options) {
-    let found = made::text(format, &made::rich(), options);
+    check_of(&made::rich(), name, format, options);
+}
+
+fn check_of(profile: &Profile, name: &str, format: Format, options: &Options) {
+    let found = made::text(format, profile, options);
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/goldens/exports")
         .join(name);
@@ -61,11 +67,32 @@ fn speedscope() {
 }
 
 #[test]
+fn every_mode() {
+    for mode in MODES {
+        let key = mode.key();
+        let profile = made_off_cpu::profile(mode, true);
+        let options = Options::default();
+        check_of(&profile, &format!("{key}.mode.txt"), Format::Text, &options);
+        let states = Options {
+            threads: true,
+            state_frames: Some(StateFrames::Root),
+            unit: Unit::Nanoseconds,
+            ..options
+        };
+        let name = format!("{key}.states.folded");
+        check_of(&profile, &name, Format::Folded, &states);
+        let name = format!("{key}.mode.speedscope.json");
+        check_of(&profile, &name, Format::Speedscope, &options);
+    }
+}
+
+#[test]
 fn a_report_without_samples_says_why() {
     let text = |profile| made::text(Format::Text, &profile, &Options::default());
     let expected = "\
 python3 /srv/app/main.py --name a<b>&\"c\"
 pid 4242 · CPython 3.12.1 · cpu at 99 Hz · 1.00 s watched · 0 samples for 0.00 s of CPU
+time on a CPU · nanoseconds of CLOCK_MONOTONIC, shown as seconds
 
 no samples: nothing of the target ran on a CPU while it was watched
 

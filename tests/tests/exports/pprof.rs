@@ -9,10 +9,12 @@ use flate2::read::GzDecoder;
 use profiler::aggregate::Profile;
 use profiler::export::pprof::{Label, ProfileProto};
 use profiler::export::{Format, Granularity, Options};
+use profiler::sample::{Gil, Mode};
 use prost::Message;
 use tests::rung::{self, Rung};
 
 use super::made;
+use super::made_off_cpu::{self, weight_of};
 
 fn decoded(profile: &Profile, options: &Options) -> ProfileProto {
     let bytes = made::bytes(Format::Pprof, profile, options);
@@ -84,10 +86,78 @@ fn values_sum_to_the_samples_and_labels_tell_the_thread() {
         ("state", "on_cpu"),
         ("gil", "holds"),
         ("gc", "idle"),
+        ("handling", "unknown"),
         ("frames_from", "kernel"),
     ];
     let expected = expected.map(|(k, v)| (k.to_owned(), v.to_owned()));
     assert_eq!(found, HashMap::from(expected));
+}
+
+#[test]
+fn each_kind_of_time_has_its_column_and_labels_say_what_a_thread_did() {
+    let cases: [(Mode, &[&str]); 4] = [
+        (Mode::Cpu, &["cpu"]),
+        (Mode::Wall, &["wall"]),
+        (Mode::OffCpu, &["offcpu"]),
+        (Mode::Gil, &["gil_held", "gil_waited"]),
+    ];
+    for (mode, columns) in cases {
+        let profile = made_off_cpu::profile(mode, false);
+        let proto = decoded(&profile, &Options::default());
+        is_valid(&proto);
+        let types: Vec<_> = proto
+            .sample_type
+            .iter()
+            .map(|t| text(&proto, t.r#type))
+            .collect();
+        assert_eq!(types[0], "samples");
+        assert_eq!(types[1..], *columns);
+        assert_eq!(text(&proto, proto.default_sample_type), columns[0]);
+        for time in &proto.sample_type[1..] {
+            assert_eq!(text(&proto, time.unit), "nanoseconds");
+        }
+        let comments = proto.comment.iter().map(|comment| text(&proto, *comment));
+        assert!(
+            comments
+                .into_iter()
+                .any(|c| c == "times are nanoseconds of CLOCK_MONOTONIC")
+        );
+        let sum = |at: usize| -> u64 {
+            let values = proto.sample.iter().map(|sample| sample.value[at]);
+            values
+                .map(|value| u64::try_from(value).expect("not negative"))
+                .sum()
+        };
+        assert_eq!(sum(0), profile.ticks());
+        let waited = weight_of(&profile, |entry| entry.gil == Gil::Waits);
+        if mode == Mode::Gil {
+            assert_eq!(sum(1), profile.weight().0 - waited);
+            assert_eq!(sum(2), waited);
+        } else {
+            assert_eq!(sum(1), profile.weight().0);
+        }
+        assert_eq!(proto.sample.len(), profile.entries().len());
+        for (sample, entry) in proto.sample.iter().zip(profile.entries()) {
+            let found = labels(&proto, &sample.label);
+            let reason = entry.activity.wait().map(|wait| wait.key().into_owned());
+            assert_eq!(found.get("reason"), reason.as_ref());
+            let behind = (entry.gil == Gil::Waits).then(|| match entry.behind {
+                None => "unknown",
+                Some(thread) => &profile.threads()[thread.0 as usize].name,
+            });
+            assert_eq!(found.get("gil_behind").map(String::as_str), behind);
+            let same = [
+                ("state", entry.activity.key()),
+                ("gil", entry.gil.key()),
+                ("gc", entry.gc.key()),
+                ("handling", entry.handling.key()),
+                ("frames_from", entry.frames_from.key()),
+            ];
+            for (key, value) in same {
+                assert_eq!(found[key], value);
+            }
+        }
+    }
 }
 
 #[test]
@@ -180,6 +250,32 @@ fn pprofs_own_tool_reads_it() {
     assert!(lines.contains("Total samples = 42 "), "{lines}");
     let tags = run("tags.pb.gz", &made::rich(), &Options::default(), &["-tags"]);
     assert!(tags.contains("thread: Total"), "{tags}");
+    let gil = run(
+        "gil.pb.gz",
+        &made_off_cpu::profile(Mode::Gil, false),
+        &Options::default(),
+        &[
+            "-top",
+            "-sample_index=gil_waited",
+            "-tagfocus=gil_behind=MainThread",
+        ],
+    );
+    assert!(gil.contains("Type: gil_waited\n"), "{gil}");
+    assert!(gil.contains("40.40ms"), "{gil}");
+    let behind = run(
+        "behind.pb.gz",
+        &made_off_cpu::profile(Mode::Gil, false),
+        &Options::default(),
+        &["-top", "-sample_index=gil_waited", "-tagroot=gil_behind"],
+    );
+    assert!(behind.contains("  MainThread"), "{behind}");
+    let states = run(
+        "states.pb.gz",
+        &made_off_cpu::profile(Mode::Wall, false),
+        &Options::default(),
+        &["-top", "-tagroot=state,reason"],
+    );
+    assert!(states.contains("  io_socket"), "{states}");
     run(
         "empty.pb.gz",
         &made::empty(),

@@ -2,15 +2,21 @@
 //! them.
 
 use profiler::aggregate::{Limits, Profile, ProfileBuilder, Timeline};
-use profiler::export::{Format, Options};
+use profiler::export::{Format, Options, StateFrames};
+use profiler::sample::Mode;
 use profiler::stack::Frame;
 use serde_json::Value;
 
 use super::made::{self, Making};
+use super::made_off_cpu;
 
 /// The file, of which the schema's rules hold.
 fn file(profile: &Profile) -> Value {
-    let text = made::text(Format::Speedscope, profile, &Options::default());
+    file_with(profile, &Options::default())
+}
+
+fn file_with(profile: &Profile, options: &Options) -> Value {
+    let text = made::text(Format::Speedscope, profile, options);
     let file: Value = serde_json::from_str(&text).expect("it is JSON");
     assert_eq!(
         file["$schema"],
@@ -47,7 +53,7 @@ fn file(profile: &Profile) -> Value {
 }
 
 /// Nanoseconds in stacks, the stretches without one left out.
-fn busy(profile: &Value) -> u64 {
+pub(crate) fn busy(profile: &Value) -> u64 {
     let samples = profile["samples"].as_array().expect("samples").iter();
     let weights = profile["weights"].as_array().expect("weights").iter();
     let busy = samples
@@ -121,4 +127,78 @@ fn a_profile_without_samples_has_one_thread_without_samples() {
         let file = file(&profile);
         assert_eq!(file["profiles"][0]["name"], "no samples");
     }
+}
+
+#[test]
+fn off_the_cpu_each_kind_of_time_has_a_profile_unless_frames_tell_it() {
+    let names = |mode, state_frames| -> Vec<String> {
+        let options = Options {
+            state_frames,
+            ..Options::default()
+        };
+        let summed = file_with(&made_off_cpu::profile(mode, false), &options);
+        let timed = file_with(&made_off_cpu::profile(mode, true), &options);
+        let names = |file: &Value| -> Vec<String> {
+            let profiles = file["profiles"].as_array().expect("profiles").iter();
+            let names = profiles.filter_map(|profile| profile["name"].as_str());
+            names.map(str::to_owned).collect()
+        };
+        assert_eq!(names(&summed), names(&timed));
+        names(&timed)
+    };
+    let threads = [
+        "MainThread (tid 4242)",
+        "worker; the\nsecond (tid 4243)",
+        "child (tid 5001)",
+    ];
+    let [main, worker, child] = threads;
+    let of = |parts: &[(&str, &str)]| -> Vec<String> {
+        let names = parts
+            .iter()
+            .map(|(thread, kind)| format!("{thread}: {kind}"));
+        names.collect()
+    };
+    let wall = [
+        (main, "on CPU"),
+        (main, "blocked"),
+        (worker, "runnable"),
+        (worker, "blocked"),
+        (child, "on CPU"),
+        (child, "state unknown"),
+    ];
+    assert_eq!(names(Mode::Wall, None), of(&wall));
+    let off_cpu = [
+        (worker, "runnable"),
+        (worker, "blocked"),
+        (main, "blocked"),
+        (child, "state unknown"),
+    ];
+    assert_eq!(names(Mode::OffCpu, None), of(&off_cpu));
+    assert_eq!(names(Mode::Wall, Some(StateFrames::Leaf)), threads);
+    assert_eq!(names(Mode::Gil, None), threads[..2]);
+    assert_eq!(names(Mode::Cpu, None), [main, child]);
+}
+
+#[test]
+fn who_holds_the_gil_and_who_waits_behind_whom_are_roots_in_the_order_of_time() {
+    let file = file(&made_off_cpu::profile(Mode::Gil, true));
+    let frames = &file["shared"]["frames"];
+    let roots = |thread: usize| -> Vec<String> {
+        let samples = file["profiles"][thread]["samples"].as_array();
+        let busy = samples.expect("samples").iter().filter(|s| s[0].is_u64());
+        let name = |at: &Value| frames[at.as_u64().expect("an index") as usize]["name"].clone();
+        let roots = busy.map(|stack| match name(&stack[0]).as_str() {
+            Some("[waits for the GIL]") => name(&stack[1]).as_str().expect("text").to_owned(),
+            other => other.expect("text").to_owned(),
+        });
+        roots.collect()
+    };
+    let holds = "[holds the GIL]";
+    let behind_worker = "[behind worker; the\nsecond (tid 4243)]";
+    assert_eq!(roots(0), [holds, holds, holds, behind_worker]);
+    let behind_main = "[behind MainThread (tid 4242)]";
+    assert_eq!(
+        roots(1),
+        [holds, behind_main, "[behind nobody known]", behind_main]
+    );
 }

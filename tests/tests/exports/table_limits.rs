@@ -4,6 +4,7 @@ use profiler::aggregate::{Limits, Profile};
 use profiler::export::{Format, Options};
 
 use super::made;
+use super::made_off_cpu;
 
 fn check(limits: Limits, mark: &str) -> Profile {
     let all = made::rich();
@@ -67,4 +68,19 @@ fn memory_is_bounded_by_the_limits() {
     );
     let beyond = profile.beyond();
     assert!(beyond.frames > 0 && beyond.stack_ticks > 0 && beyond.threads > 0);
+}
+
+#[test]
+fn ever_other_waits_stay_within_the_limit_and_their_ticks_are_kept() {
+    let entries = 5;
+    let limits = Limits {
+        entries,
+        ..Limits::default()
+    };
+    let profile = made_off_cpu::crowd(limits);
+    assert_eq!(profile.ledger().samples, 200);
+    // Beyond it: one that is blocked, one that waits.
+    assert_eq!(profile.entries().len(), entries + 2);
+    assert_eq!(profile.ticks(), 200);
+    assert!(profile.ledger().blocked.len() <= entries + 2);
 }

@@ -130,6 +130,13 @@ pub(crate) fn read(
         let _ = runtime.gil_holder(memory, interpreter);
         let _ = runtime.collecting(memory, interpreter);
     }
+    for gil in runtime.gils(memory).unwrap_or_default() {
+        let _ = runtime.holder_of(memory, &gil);
+    }
+    for state in &states {
+        let _ = runtime.state_now(memory, state.addr);
+    }
+    let _ = runtime.handling_plan(memory);
     let registry = ladder(memory, meta, &states);
     let wishes = Wishes {
         since: MonotonicNs(0),

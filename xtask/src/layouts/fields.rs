@@ -76,6 +76,7 @@ pub(super) const GROUPS: &[Group] = &[
             may("tstate_current", &["runtime.tstate_current"], &["offsetof(_PyRuntimeState, gilstate.tstate_current)"]),
             may("auto_tss_key", &["runtime.autoTSSkey"], &["offsetof(_PyRuntimeState, autoTSSkey)", "offsetof(_PyRuntimeState, gilstate.autoTSSkey)"]),
             may("gc_collecting", &["runtime.gc_collecting"], &["offsetof(_PyRuntimeState, gc.collecting)"]),
+            may("gil", &["runtime.gil"], &["offsetof(_PyRuntimeState, ceval.gil)"]),
         ],
     },
     Group {
@@ -98,6 +99,7 @@ pub(super) const GROUPS: &[Group] = &[
             may("enabled", &["gil.enabled"], &["offsetof(struct _gil_runtime_state, enabled)"]),
             must("last_holder", &["gil.last_holder"], &["offsetof(struct _gil_runtime_state, last_holder)"]),
             must("locked", &["gil.locked"], &["offsetof(struct _gil_runtime_state, locked)"]),
+            must("size", &["gil.size"], &["sizeof(struct _gil_runtime_state)"]),
         ],
     },
     Group {
@@ -116,6 +118,16 @@ pub(super) const GROUPS: &[Group] = &[
             may("holds_gil", &["tstate.holds_gil"], &["offsetof(PyThreadState, holds_gil)"]),
             may("gil_requested", &["tstate.gil_requested"], &["offsetof(PyThreadState, gil_requested)"]),
             may("state", &["tstate.state"], &["offsetof(PyThreadState, state)"]),
+            may("exc_info", &["tstate.exc_info"], &["offsetof(PyThreadState, exc_info)"]),
+            may("exc_state", &["tstate.exc_state"], &["offsetof(PyThreadState, exc_state)"]),
+        ],
+    },
+    Group {
+        name: "exc_item",
+        rust: "ExcItemFields",
+        fields: &[
+            must("value", &["err_stackitem.exc_value"], &["offsetof(_PyErr_StackItem, exc_value)"]),
+            must("previous", &["err_stackitem.previous_item"], &["offsetof(_PyErr_StackItem, previous_item)"]),
         ],
     },
     Group {

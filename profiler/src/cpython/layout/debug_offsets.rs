@@ -8,7 +8,7 @@
 use std::fmt;
 
 use super::super::version::Version;
-use super::Layout;
+use super::{Layout, ThreadStateFields};
 
 /// What the table begins with.
 pub const COOKIE: &[u8; 8] = b"xdebugpy";
@@ -375,7 +375,7 @@ pub fn overlay(layout: &mut Layout, version: Version, bytes: &[u8]) -> Result<()
         layout.gil.enabled = Some(table.get("interpreter", "gil_runtime_state_enabled")?);
     }
 
-    let status_before = layout.tstate.status;
+    let before = layout.tstate;
     layout.tstate.next = table.get("thread", "next")?;
     layout.tstate.interp = table.get("thread", "interp")?;
     layout.tstate.first_frame = table.get("thread", "current_frame")?;
@@ -385,7 +385,7 @@ pub fn overlay(layout: &mut Layout, version: Version, bytes: &[u8]) -> Result<()
     layout.tstate.status = Some(status);
     // Ints of the same version's state that have no entry keep their distance from that word.
     let beside = |field: Option<u32>| {
-        let (field, before) = (field?, status_before?);
+        let (field, before) = (field?, before.status?);
         Some(status + field.saturating_sub(before))
     };
     layout.tstate.state = beside(layout.tstate.state);
@@ -394,6 +394,16 @@ pub fn overlay(layout: &mut Layout, version: Version, bytes: &[u8]) -> Result<()
         layout.tstate.gil_requested = Some(table.get("thread", "gil_requested")?);
     } else {
         layout.tstate.holds_gil = beside(layout.tstate.holds_gil);
+    }
+    // Of the stack of exceptions it has the oldest entry, from 3.15 on. The pointer to the newest
+    // lies among these two, and is believed to be where it was measured if they are.
+    let around = |fields: &ThreadStateFields| (fields.first_frame, fields.thread_id);
+    if around(&before) != around(&layout.tstate) {
+        layout.tstate.exc_info = None;
+    }
+    if version.is_at_least(15) {
+        layout.tstate.exc_state = Some(table.get("thread", "exc_state")?);
+        layout.exc_item.value = table.get("err_stackitem", "exc_value")?;
     }
 
     layout.frame.code = table.get("frame", "executable")?;

@@ -50,6 +50,8 @@ groups! {
         gil: GilFields,
         /// A thread's state.
         tstate: ThreadStateFields,
+        /// An entry of a thread's stack of exceptions.
+        exc_item: ExcItemFields,
         /// A frame.
         frame: FrameFields,
         /// A code object.
@@ -82,6 +84,8 @@ groups! {
         auto_tss_key: Option<u32>,
         /// Not 0 while collecting (3.8).
         gc_collecting: Option<u32>,
+        /// The GIL's structure itself (to 3.11).
+        gil: Option<u32>,
     }
 
     /// `PyInterpreterState`.
@@ -110,6 +114,8 @@ groups! {
         last_holder: u32,
         /// 1 while it is held.
         locked: u32,
+        /// Size of the structure.
+        size: u32,
     }
 
     /// `PyThreadState`.
@@ -138,6 +144,18 @@ groups! {
         gil_requested: Option<u32>,
         /// An int: detached, attached, stopped (3.13+).
         state: Option<u32>,
+        /// Pointer to the newest entry of the stack of exceptions that are being handled.
+        exc_info: Option<u32>,
+        /// The oldest entry of it, embedded.
+        exc_state: Option<u32>,
+    }
+
+    /// `_PyErr_StackItem`.
+    ExcItemFields {
+        /// The exception; null or None when there is none.
+        value: u32,
+        /// The entry before.
+        previous: u32,
     }
 
     /// `PyFrameObject` (to 3.10) or `_PyInterpreterFrame`.

@@ -19,9 +19,9 @@
 //! - `frameobject.h`
 
 use super::{
-    BytesFields, CodeFields, DictFields, DictKeysFields, FrameFields, GilFields, InterpreterFields,
-    Layout, LongFields, ObjectFields, PatchRange, RuntimeFields, ThreadStateFields, TssFields,
-    TypeFields, UnicodeFields,
+    BytesFields, CodeFields, DictFields, DictKeysFields, ExcItemFields, FrameFields, GilFields,
+    InterpreterFields, Layout, LongFields, ObjectFields, PatchRange, RuntimeFields,
+    ThreadStateFields, TssFields, TypeFields, UnicodeFields,
 };
 
 /// In the order of patch releases.
@@ -34,6 +34,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             tstate_current: None,
             auto_tss_key: Some(2160),
             gc_collecting: None,
+            gil: None,
         },
         interp: InterpreterFields {
             next: 7264,
@@ -48,6 +49,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             enabled: Some(0),
             last_holder: 16,
             locked: 24,
+            size: 216,
         },
         tstate: ThreadStateFields {
             next: 8,
@@ -62,6 +64,12 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             holds_gil: None,
             gil_requested: None,
             state: Some(40),
+            exc_info: Some(120),
+            exc_state: Some(256),
+        },
+        exc_item: ExcItemFields {
+            value: 0,
+            previous: 8,
         },
         frame: FrameFields {
             cframe_current: None,

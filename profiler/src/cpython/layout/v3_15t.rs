@@ -19,9 +19,9 @@
 //! - `frameobject.h`
 
 use super::{
-    BytesFields, CodeFields, DictFields, DictKeysFields, FrameFields, GilFields, InterpreterFields,
-    Layout, LongFields, ObjectFields, PatchRange, RuntimeFields, ThreadStateFields, TssFields,
-    TypeFields, UnicodeFields,
+    BytesFields, CodeFields, DictFields, DictKeysFields, ExcItemFields, FrameFields, GilFields,
+    InterpreterFields, Layout, LongFields, ObjectFields, PatchRange, RuntimeFields,
+    ThreadStateFields, TssFields, TypeFields, UnicodeFields,
 };
 
 /// In the order of patch releases.
@@ -35,6 +35,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 tstate_current: None,
                 auto_tss_key: None,
                 gc_collecting: None,
+                gil: None,
             },
             interp: InterpreterFields {
                 next: 7264,
@@ -49,6 +50,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 enabled: Some(0),
                 last_holder: 16,
                 locked: 24,
+                size: 216,
             },
             tstate: ThreadStateFields {
                 next: 8,
@@ -63,6 +65,12 @@ pub(super) const RANGES: &[PatchRange] = &[
                 holds_gil: Some(36),
                 gil_requested: Some(40),
                 state: Some(48),
+                exc_info: Some(144),
+                exc_state: Some(288),
+            },
+            exc_item: ExcItemFields {
+                value: 0,
+                previous: 8,
             },
             frame: FrameFields {
                 cframe_current: None,
@@ -143,6 +151,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 tstate_current: None,
                 auto_tss_key: None,
                 gc_collecting: None,
+                gil: None,
             },
             interp: InterpreterFields {
                 next: 7264,
@@ -157,6 +166,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 enabled: Some(0),
                 last_holder: 16,
                 locked: 24,
+                size: 216,
             },
             tstate: ThreadStateFields {
                 next: 8,
@@ -171,6 +181,12 @@ pub(super) const RANGES: &[PatchRange] = &[
                 holds_gil: Some(36),
                 gil_requested: Some(40),
                 state: Some(48),
+                exc_info: Some(144),
+                exc_state: Some(288),
+            },
+            exc_item: ExcItemFields {
+                value: 0,
+                previous: 8,
             },
             frame: FrameFields {
                 cframe_current: None,

@@ -19,9 +19,9 @@
 //! - `frameobject.h`
 
 use super::{
-    BytesFields, CodeFields, DictFields, DictKeysFields, FrameFields, GilFields, InterpreterFields,
-    Layout, LongFields, ObjectFields, PatchRange, RuntimeFields, ThreadStateFields, TssFields,
-    TypeFields, UnicodeFields,
+    BytesFields, CodeFields, DictFields, DictKeysFields, ExcItemFields, FrameFields, GilFields,
+    InterpreterFields, Layout, LongFields, ObjectFields, PatchRange, RuntimeFields,
+    ThreadStateFields, TssFields, TypeFields, UnicodeFields,
 };
 
 /// In the order of patch releases.
@@ -34,6 +34,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             tstate_current: Some(1368),
             auto_tss_key: Some(1392),
             gc_collecting: Some(544),
+            gil: Some(1152),
         },
         interp: InterpreterFields {
             next: 0,
@@ -48,6 +49,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             enabled: None,
             last_holder: 8,
             locked: 16,
+            size: 208,
         },
         tstate: ThreadStateFields {
             next: 8,
@@ -62,6 +64,12 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             holds_gil: None,
             gil_requested: None,
             state: None,
+            exc_info: Some(144),
+            exc_state: Some(112),
+        },
+        exc_item: ExcItemFields {
+            value: 8,
+            previous: 24,
         },
         frame: FrameFields {
             cframe_current: None,

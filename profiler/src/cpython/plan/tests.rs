@@ -47,6 +47,11 @@ fn the_plan_of_3_12() {
         gc_in_interp: 312,
         world_stopper: NO_FIELD,
         gc_addr: 0,
+        exc_info: NO_FIELD,
+        exc_value: 0,
+        exc_previous: 0,
+        _pad: 0,
+        none_addr: 0,
     };
     assert_eq!((plan.since_ns, plan.flags), (17, 4));
     assert_eq!((plan.walk, plan.state, plan.flag), (walk, state, flag));

@@ -105,6 +105,17 @@ impl Witness for Fake {
     }
 }
 
+const BEFORE: MonotonicNs = MonotonicNs(1);
+const NOW: MonotonicNs = MonotonicNs(2);
+
+/// The times of a thread that never waited.
+fn ran(ns: u64) -> Times {
+    Times {
+        on_cpu: DurationNs(ns),
+        ..Times::default()
+    }
+}
+
 /// An interpreter without native ids (to 3.10) that calls threads by their pthread ids.
 struct Old;
 
@@ -168,9 +179,17 @@ impl Run {
 
     fn meet(&mut self, tid: u32, id: PthreadId, sp: Option<RemoteAddr>) -> u32 {
         let state = Some(ThreadStateAddr(id.0 + 1));
-        let index = self
-            .people
-            .index(&self.process, &mut self.builder, Tid(tid), sp, id, state);
+        let index = self.people.index(
+            &self.process,
+            &mut self.builder,
+            Stranger {
+                tid: Tid(tid),
+                sp,
+                tls_base: id,
+                state,
+                at: BEFORE,
+            },
+        );
         index.0
     }
 
@@ -201,24 +220,29 @@ fn a_thread_id_that_comes_again_is_somebody_else() {
     assert_eq!(run.tick(101, block(1)), 0);
     run.look();
     // It runs on for a moment after its end was told.
-    run.people.leave(Tid(101), DurationNs(70));
+    run.people.leave(Tid(101), ran(70), NOW);
     assert_eq!(run.tick(101, block(1)), 0);
     run.process.end(101, block(1));
     // The same id and the same stack, but another thread.
     run.process.begin(101, 9, block(1));
-    run.people.make_room(Tid(101));
+    run.people.make_room(Tid(101), NOW);
     assert!(!run.people.knows(Tid(101)));
     assert_eq!(run.tick(101, block(1)), 1);
     run.look();
     assert_eq!(run.matched_by(1), [TlsBase, ControlBlock, StackScan]);
-    let final_on_cpu: Vec<_> = run
-        .people
-        .everyone()
-        .iter()
-        .map(|p| p.final_on_cpu)
-        .collect();
-    assert_eq!(final_on_cpu, [Some(DurationNs(70)), None]);
+    let ended: Vec<_> = run.people.everyone().iter().map(|p| p.ended).collect();
+    assert_eq!(ended, [Some((ran(70), NOW)), None]);
     assert_eq!(run.people.contradictions(), 0);
+}
+
+#[test]
+fn a_thread_that_was_met_before_its_birth_was_told_is_no_other() {
+    let mut run = Run::new();
+    run.process.begin(101, 5, block(1));
+    assert_eq!(run.tick(101, block(1)), 0);
+    run.people.make_room(Tid(101), BEFORE);
+    assert_eq!(run.tick(101, block(1)), 0);
+    assert_eq!(run.people.everyone()[0].born, Some(BEFORE));
 }
 
 #[test]
@@ -227,7 +251,7 @@ fn a_thread_that_ended_is_not_looked_at_and_keeps_what_is_known() {
     run.process.begin(101, 5, block(1));
     run.tick(101, block(1));
     run.look();
-    run.people.leave(Tid(101), DurationNs(70));
+    run.people.leave(Tid(101), ran(70), NOW);
     run.process.end(101, block(1));
     run.process.begin(102, 6, block(2));
     run.tick(102, block(2));
@@ -247,7 +271,7 @@ fn the_first_thread_is_the_one_left_over_although_others_have_ended() {
         run.process.begin(tid, 5, block(number));
         run.tick(tid, block(number));
         run.look();
-        run.people.leave(Tid(tid), DurationNs(1));
+        run.people.leave(Tid(tid), ran(1), NOW);
         run.process.end(tid, block(number));
     }
     assert_eq!(run.tick(PID, FIRST), 3);

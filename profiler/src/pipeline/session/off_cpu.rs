@@ -1,0 +1,361 @@
+//! The threads that are off the CPU: looked at once a period, walked only when they have run since.
+//!
+//! A thread's generation is read, its frames are walked, and its generation is read again: the
+//! same and even, they are what they were all the while. Until it moves they still are, so a
+//! thread that sleeps on costs one load a period.
+
+mod count;
+
+use profiler_common::account::{Account, STATE_STOPPED};
+use rustc_hash::FxHashMap;
+
+use super::{Python, Session};
+use crate::{
+    aggregate::ThreadIndex,
+    pipeline::{
+        absence::{Absence, Meeting},
+        people::{self, Stranger},
+        sampler::futex_of,
+        stacks::{self, ChainId},
+    },
+    sample::{FramesFrom, Gc, Gil, Handling, Wait},
+    source::{Accounts, Slot},
+    stack::StackId,
+    target::{FdKind, TaskState, wait_of},
+    words::{
+        CodeAddr, DurationNs, Generation, MonotonicNs, PthreadId, RemoteAddr, ThreadStateAddr, Tid,
+    },
+};
+
+/// How often a thread that moved is looked at again, each time after all others.
+const PASSES: usize = 10;
+/// The list of thread states is read again no sooner than this.
+const STATES_PAUSE: DurationNs = DurationNs(50_000_000);
+
+/// What a look found, until it is known how long that lasted.
+#[derive(Clone, Copy, Debug)]
+struct Met {
+    stack: StackId,
+    frames_from: FramesFrom,
+    wait: Wait,
+    gil: Gil,
+    gc: Gc,
+    handling: Handling,
+    behind: Option<ThreadIndex>,
+    generation: Generation,
+    since: MonotonicNs,
+    how: Meeting,
+    /// The round of the first look.
+    round: u64,
+}
+
+/// A thread that was off the CPU at some look.
+#[derive(Clone, Copy, Debug)]
+struct Sleeper {
+    thread: ThreadIndex,
+    absence: Absence,
+    met: Option<Met>,
+}
+
+impl Sleeper {
+    fn new(thread: ThreadIndex) -> Self {
+        Self {
+            thread,
+            absence: Absence::default(),
+            met: None,
+        }
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct OffCpu {
+    /// By slot: the generation that was dealt with.
+    places: Vec<Generation>,
+    sleepers: FxHashMap<Tid, Sleeper>,
+    /// Thread states that the kernel did not find, by the thread.
+    states: FxHashMap<PthreadId, ThreadStateAddr>,
+    states_again: MonotonicNs,
+    /// Rounds so far.
+    round: u64,
+    /// Stacks of this round, whose codes are still to be compared.
+    fresh: Vec<(Tid, ChainId)>,
+    looks: u64,
+    moved: u64,
+}
+
+impl OffCpu {
+    /// The stacks of this round once it is known which codes are not what they were.
+    pub(super) fn restate(
+        &mut self,
+        changed: &[CodeAddr],
+        mut stack: impl FnMut(ChainId) -> StackId,
+    ) {
+        for (tid, chain) in self.fresh.drain(..) {
+            if !changed.is_empty()
+                && let Some(met) = self.sleepers.get_mut(&tid).and_then(|s| s.met.as_mut())
+            {
+                met.stack = stack(chain);
+            }
+        }
+    }
+
+    /// Whether no stack waits to be compared.
+    pub(super) fn is_settled(&self) -> bool {
+        self.fresh.is_empty()
+    }
+
+    pub(super) const fn looks(&self) -> u64 {
+        self.looks
+    }
+
+    pub(super) const fn moved(&self) -> u64 {
+        self.moved
+    }
+}
+
+impl Session {
+    /// One round: every thread that is off the CPU counts once.
+    pub(in crate::pipeline) fn look_off_cpu(&mut self, accounts: &Accounts, due: MonotonicNs) {
+        self.off.round += 1;
+        let mut again = Vec::new();
+        for slot in accounts.slots() {
+            let place = slot.0 as usize;
+            if place >= self.off.places.len() {
+                self.off.places.resize(place + 1, Generation(u64::MAX));
+            }
+            if self.off.places[place] != accounts.generation(slot) {
+                again.extend(
+                    self.visit(accounts, slot, due)
+                        .map(|account| (slot, account)),
+                );
+            }
+        }
+        for _ in 1..PASSES {
+            if again.is_empty() {
+                break;
+            }
+            again.retain(|(slot, _)| match accounts.read(*slot) {
+                // On a CPU at the moment: later, perhaps.
+                Some(account) if account.generation & 1 != 0 => true,
+                _ => self.visit(accounts, *slot, due).is_some(),
+            });
+        }
+        for (_, account) in again {
+            self.gave_up(&account, due);
+        }
+        self.end_batch();
+    }
+
+    /// Deal with what has become of a place since the last round. What is returned moved while it
+    /// was looked at.
+    fn visit(&mut self, accounts: &Accounts, slot: Slot, due: MonotonicNs) -> Option<Account> {
+        let generation = accounts.generation(slot);
+        let Some(account) = accounts.read(slot).filter(|a| a.tgid == self.pid().0) else {
+            self.off.places[slot.0 as usize] = generation;
+            return None;
+        };
+        let tid = Tid(account.tid);
+        self.settle(tid, &account, None);
+        let dealt_with = Generation(account.generation);
+        if account.generation & 1 != 0 {
+            self.off.places[slot.0 as usize] = dealt_with;
+            return None;
+        }
+        let Some((met, chain)) = self.look(accounts, slot, &account, due) else {
+            return Some(account);
+        };
+        accounts.mark(slot, dealt_with);
+        self.off.places[slot.0 as usize] = dealt_with;
+        self.off.fresh.extend(chain.map(|chain| (tid, chain)));
+        self.meet(&account, met);
+        None
+    }
+
+    fn meet(&mut self, account: &Account, met: Met) {
+        let sleeper = self.sleeper(account);
+        sleeper.absence.meet(account, met.how);
+        sleeper.met = Some(met);
+    }
+
+    fn sleeper(&mut self, account: &Account) -> &mut Sleeper {
+        let tid = Tid(account.tid);
+        if !self.off.sleepers.contains_key(&tid) {
+            let tls_base = PthreadId(account.tls_base);
+            let state = self.state_of(account);
+            let thread = self.people.index(
+                &self.attached,
+                &mut self.builder,
+                Stranger {
+                    tid,
+                    sp: None,
+                    tls_base,
+                    state,
+                    at: MonotonicNs(account.since),
+                },
+            );
+            self.off.sleepers.insert(tid, Sleeper::new(thread));
+        }
+        let nobody = || Sleeper::new(ThreadIndex(u32::MAX));
+        self.off.sleepers.entry(tid).or_insert_with(nobody)
+    }
+
+    /// A thread's state: as the kernel found it, else from the list of all.
+    fn state_of(&self, account: &Account) -> Option<ThreadStateAddr> {
+        if account.thread_state != 0 {
+            return Some(ThreadStateAddr(account.thread_state));
+        }
+        let id = PthreadId(account.tls_base);
+        self.off.states.get(&id).copied()
+    }
+
+    /// Read the list of thread states again if this thread may be on it.
+    fn learn_states(&mut self, account: &Account, now: MonotonicNs) {
+        if account.thread_state != 0
+            || self.off.states.contains_key(&PthreadId(account.tls_base))
+            || now < self.off.states_again
+        {
+            return;
+        }
+        let Some(python) = &self.python else { return };
+        let states = people::all_states(&python.runtime, &self.attached.memory);
+        self.off.states = states.into_iter().collect();
+        self.off.states_again = MonotonicNs(now.0 + STATES_PAUSE.0);
+    }
+
+    /// Look at one thread; none when it moved meanwhile.
+    fn look(
+        &mut self,
+        accounts: &Accounts,
+        slot: Slot,
+        account: &Account,
+        due: MonotonicNs,
+    ) -> Option<(Met, Option<ChainId>)> {
+        self.learn_states(account, due);
+        let state = self.state_of(account);
+        let id = PthreadId(account.tls_base);
+        let memory = &self.attached.memory;
+        let is_still = || accounts.generation(slot) == Generation(account.generation);
+        let mut met = Met {
+            stack: StackId(0),
+            frames_from: FramesFrom::None,
+            wait: Wait::Unknown,
+            gil: self.gil_or(Gil::Neither),
+            gc: Gc::Idle,
+            handling: Handling::Unknown,
+            behind: None,
+            generation: Generation(account.generation),
+            since: MonotonicNs(account.since),
+            how: meeting(account, due),
+            round: self.off.round,
+        };
+        let mut chain = None;
+        if let Some(Python {
+            runtime,
+            plan,
+            gils,
+            ..
+        }) = &self.python
+        {
+            let facts = state.and_then(|state| runtime.state_now(memory, state).ok());
+            if let (Some(facts), Some(state)) =
+                (facts.filter(|facts| facts.pthread_id == id), state)
+            {
+                met.gil = facts.gil;
+                met.handling = facts.handling;
+                if matches!(facts.gil, Gil::Holds | Gil::NoGil) {
+                    met.gc = match runtime.collects(memory, state, facts.interpreter) {
+                        Ok(Some(true)) => Gc::Collecting,
+                        Ok(Some(false)) => Gc::Idle,
+                        Ok(None) | Err(_) => Gc::Unknown,
+                    };
+                }
+                chain = stacks::walk_now(&mut self.walker, memory, plan, state);
+                if let Some((futex, is_wait)) = futex_of(syscall_of(account), account.off_args)
+                    && let Some(gil) = gils.iter().find(|gil| gil.contains(futex))
+                {
+                    // Who has just let it go may want it again, or be on the way to block.
+                    met.gil = if is_wait { Gil::Waits } else { Gil::Unknown };
+                    let holder = runtime.holder_of(memory, gil).ok().flatten();
+                    met.behind = holder.and_then(|state| self.people.by_state(state));
+                }
+            }
+            let is_gil = |futex| gils.iter().any(|gil| gil.contains(futex));
+            met.wait = self.wait(account, is_gil);
+        } else {
+            met.gil = Gil::Unknown;
+            met.wait = self.wait(account, |_| false);
+        }
+        if !is_still() {
+            return None;
+        }
+        let Some(chain) = chain else {
+            let pid = self.pid();
+            let ip = RemoteAddr(account.off_ip);
+            met.stack = stacks::native_stack(&mut self.builder, &mut self.symbols, pid, ip);
+            return Some((met, None));
+        };
+        let python = self.python.as_mut()?;
+        let collecting = met.gc == Gc::Collecting;
+        let id = python
+            .stacks
+            .of_walk(memory, &mut self.builder, chain, collecting);
+        met.stack = python.stacks.stack(id);
+        met.frames_from = FramesFrom::User;
+        Some((met, Some(id)))
+    }
+
+    fn wait(&self, account: &Account, is_gil: impl Fn(RemoteAddr) -> bool) -> Wait {
+        let state = if account.off_state & STATE_STOPPED != 0 {
+            TaskState::Stopped
+        } else {
+            TaskState::Sleeping
+        };
+        let tid = Tid(account.tid);
+        let kind = |fd| {
+            let kind = self.attached.process.fd_kind(tid, fd);
+            kind.unwrap_or(FdKind::Unknown)
+        };
+        wait_of(syscall_of(account), account.off_args, state, is_gil, kind)
+    }
+
+    /// It ran on each time it was looked at.
+    fn gave_up(&mut self, account: &Account, due: MonotonicNs) {
+        self.off.moved += 1;
+        let stack = stacks::moved_stack(&mut self.builder);
+        let met = Met {
+            stack,
+            frames_from: FramesFrom::None,
+            wait: self.wait(account, |futex| {
+                let gils = self.python.as_ref().map(|python| &python.gils);
+                gils.is_some_and(|gils| gils.iter().any(|gil| gil.contains(futex)))
+            }),
+            gil: self.gil_or(Gil::Unknown),
+            gc: Gc::Unknown,
+            handling: Handling::Unknown,
+            behind: None,
+            generation: Generation(account.generation),
+            since: MonotonicNs(account.since),
+            how: meeting(account, due),
+            round: self.off.round,
+        };
+        self.meet(account, met);
+    }
+}
+
+/// How a look that was due at that time came upon a thread.
+const fn meeting(account: &Account, due: MonotonicNs) -> Meeting {
+    if account.off_state == 0 && account.since >= due.0 {
+        // More likely than not it was us who took its CPU.
+        Meeting::Preempted
+    } else if account.off_state == 0 || (account.woken_ns != 0 && account.woken_ns <= due.0) {
+        Meeting::Runnable
+    } else {
+        Meeting::Blocked
+    }
+}
+
+/// The system call in which a thread went off the CPU, asleep or preempted.
+fn syscall_of(account: &Account) -> Option<u32> {
+    u32::try_from(account.off_syscall).ok()
+}
