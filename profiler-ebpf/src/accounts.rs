@@ -6,7 +6,7 @@
 
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
-use profiler_common::account::{Account, MAX_ACCOUNTS};
+use profiler_common::account::{Account, FREE_STRIDE, MAX_ACCOUNTS, PLACES_OF_STRIDE};
 
 use crate::maps::{self, ACCOUNTS, FREE, SLOTS, USED};
 
@@ -139,28 +139,46 @@ pub fn rename(old: u32, new: u32) {
     }
 }
 
-/// A place that nobody has: one that was given back, else one never used.
+/// A place that nobody has: the one given back last, else the first never used.
 #[inline(always)]
 fn free() -> Option<(u32, Place)> {
-    let slot = match FREE.pop() {
-        Ok(Some(slot)) => slot,
-        _ => {
-            let used = USED.get_ptr_mut(0)?;
-            // SAFETY: the map's value lives as long as the programs, and is only counted up.
-            unsafe {
-                let places = &raw mut (*used).places;
-                if places.read_volatile() >= u64::from(MAX_ACCOUNTS) {
-                    return None;
-                }
-                // Relaxed, LLVM takes the instruction that gives nothing back.
-                atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(places, 1) as u32
-            }
-        }
-    };
-    // Past the end, by two that raced for the last place, there is no entry.
+    let slot = take_place();
     ACCOUNTS
         .get_ptr_mut(slot)
         .map(|account| (slot, Place(account)))
+}
+
+/// The number of a free place, or one past the end. Visible from outside, so that the verifier
+/// looks at it once (see `pychain::walk_stride`).
+///
+/// A counter that gives each number once would need an addition that returns what was there, which
+/// kernels have since 5.12. Taking from the map is as good: whoever takes a whole stride from it
+/// has it alone, and puts back what is too much.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn take_place() -> u32 {
+    let Ok(Some(taken)) = FREE.pop() else {
+        return MAX_ACCOUNTS;
+    };
+    if taken & FREE_STRIDE == 0 {
+        return taken;
+    }
+    let first = taken & !FREE_STRIDE;
+    let Some(used) = USED.get_ptr_mut(0) else {
+        return MAX_ACCOUNTS;
+    };
+    // SAFETY: the map's value lives as long as the programs, and is only counted up. Relaxed, and
+    // with its result unused, it is the addition that old kernels have.
+    unsafe {
+        let places = &raw mut (*used).places;
+        atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(places, PLACES_OF_STRIDE.into());
+    }
+    let mut place = PLACES_OF_STRIDE - 1;
+    while place > 0 {
+        let _ = FREE.push(first + place, 0);
+        place -= 1;
+    }
+    first
 }
 
 #[inline(always)]

@@ -29,6 +29,8 @@ pub static OFFSETS: Global<KernelOffsets> = Global::new(KernelOffsets {
     regs_di: NO_FIELD,
     regs_si: NO_FIELD,
     switch_passes_state: 0,
+    task_stack: NO_FIELD,
+    stack_regs: NO_FIELD,
 });
 
 /// Period and wake-up; user space fills it in before the load.
@@ -60,11 +62,12 @@ pub static SLOTS: HashMap<u32, u32> = HashMap::with_max_entries(MAX_ACCOUNTS, 0)
 #[map]
 pub static ACCOUNTS: Array<Account> = Array::with_max_entries(MAX_ACCOUNTS, MMAPABLE);
 
-/// How many places of `ACCOUNTS` were ever used.
+/// How many places of `ACCOUNTS` may have been used: those before this number.
 #[map]
 pub static USED: Array<Used> = Array::with_max_entries(1, MMAPABLE);
 
-/// Places of `ACCOUNTS` that were given back.
+/// Places of `ACCOUNTS` that nobody has, alone or by strides (`FREE_STRIDE`); user space puts all
+/// of them in before the programs run.
 #[map]
 pub static FREE: Stack<u32> = Stack::with_max_entries(MAX_ACCOUNTS, 0);
 

@@ -210,6 +210,9 @@ fn off(plan: &Plan, task: Task, tgid: u32, state: u32, now: u64) {
 #[inline(always)]
 pub fn waits(place: Place, task: Task) {
     let user = task.user_registers();
+    if !user.are_of_user() {
+        return;
+    }
     let offsets = OFFSETS.load();
     set!(place, off_syscall, user.get(offsets.regs_orig_ax) as i32);
     let args = [user.get(offsets.regs_di), user.get(offsets.regs_si)];

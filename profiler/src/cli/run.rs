@@ -19,7 +19,7 @@ use crate::{
     aggregate::Profile,
     export::{self, Format, Sink, SinkError},
     pipeline::{self, Attached, End, Outcome, Target},
-    source::{Kernel, KernelOptions, TickProgram, capabilities},
+    source::{Kernel, KernelOptions, capabilities},
     words::Pid,
 };
 
@@ -47,7 +47,6 @@ pub(super) fn main(args: &RunArgs) -> Result<u8> {
         period: plan.run.period(),
         ring_bytes: plan.ring_bytes,
         wake_bytes: wake_bytes(&plan),
-        tick: TickProgram::Best,
         looks_off_cpu: plan.run.mode.looks_off_cpu(),
     };
     let signals = signals::listen()?;
