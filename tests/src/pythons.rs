@@ -99,6 +99,9 @@ impl Python {
     }
 }
 
+/// Switches the GIL of a free-threaded build on; to be told to [`Python::with`].
+pub const WITH_GIL: [&str; 2] = ["-X", "gil=1"];
+
 /// Every interpreter of this machine from 3.8 on, oldest first, one a version and build.
 #[must_use]
 pub fn all() -> &'static [Python] {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tests::ledger::Ledger;
 use tests::profiler::{self, Running};
-use tests::pythons::{self, Python};
+use tests::pythons::{self, Python, WITH_GIL};
 use tests::rung::{self, Rung};
 use tests::target::Target;
 
@@ -17,9 +17,6 @@ const THREADS: usize = 8;
 const EACH_S: &str = "0.8";
 const ONE_POINT: f64 = 0.01;
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Switches the GIL of a free-threaded build on.
-const WITH_GIL: [&str; 2] = ["-X", "gil=1"];
 
 /// Samples of threads that had the same CPU time are as many for each.
 fn shares_are_equal(python: &Python) -> Result<Ledger> {

@@ -72,6 +72,11 @@ fn the_plan_of_3_14_without_the_gil() {
         gc_in_interp: 7600,
         world_stopper: 10864,
         gc_addr: 0,
+        exc_info: NO_FIELD,
+        exc_value: 0,
+        exc_previous: 0,
+        _pad: 0,
+        none_addr: 0,
     };
     assert_eq!(plan.flag, flag);
     assert_eq!((plan.walk.frame_owner, plan.walk.frame_bytes), (78, 80));
