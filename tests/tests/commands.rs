@@ -167,8 +167,8 @@ fn dumps_are_what_the_target_says(python: &Python) -> Result<()> {
         dump["python"]
     );
     let (gil, said) = match python.free_threaded {
-        true => ("no_gil", " · no GIL, detached\n"),
-        false => ("neither", "\n"),
+        true => ("no_gil", " · no GIL, detached"),
+        false => ("neither", ""),
     };
     let threads = threads_of(&dump)?;
     ensure!(threads.len() == account.threads.len(), "other threads");
@@ -186,7 +186,9 @@ fn dumps_are_what_the_target_says(python: &Python) -> Result<()> {
         let place = text.split_once(&begins).map(|(_, rest)| rest);
         let place = place.with_context(|| format!("`{begins}` is not in: {text}"))?;
         let (_, rest) = place.split_once(')').context("the reason does not end")?;
-        ensure!(rest.starts_with(said), "`{said}` does not follow: {text}");
+        let rest = rest.lines().next().unwrap_or_default();
+        let of_gil = rest.find(" · ").map_or("", |at| &rest[at..]);
+        ensure!(of_gil == said, "`{of_gil}` in place of `{said}`: {text}");
         let (function, file, line) = thread.stack.first().context("an empty stack")?;
         let leaf = text.lines().any(|text| {
             text.trim_start().starts_with(&format!("{function} ("))

@@ -164,6 +164,8 @@ impl<'a> Eye<'a> {
             }
             _ => None,
         };
+        // Who takes it names itself a moment after it has locked it.
+        let behind = behind.filter(|holder| Some(*holder) != addr);
         // Last, for it is the proof of everything above.
         let exact = matches!(&presence, Presence::Off(off) if off.mark.still_holds());
         Reading {

@@ -277,6 +277,8 @@ impl Session {
                     // Who has just let it go may want it again, or be on the way to block.
                     met.gil = if is_wait { Gil::Waits } else { Gil::Unknown };
                     let holder = runtime.holder_of(memory, gil).ok().flatten();
+                    // Who takes it names itself a moment after it has locked it.
+                    let holder = holder.filter(|holder| *holder != state);
                     met.behind = holder.and_then(|state| self.people.by_state(state));
                 }
             }
