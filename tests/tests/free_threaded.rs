@@ -127,6 +127,28 @@ fn a_collection_is_told_of_the_thread_that_collects_and_of_no_other() -> Result<
     Ok(())
 }
 
+/// `--mode gil` of a program that has none, and what it says instead of a profile.
+#[test]
+fn a_profile_of_the_gil_says_why_it_is_empty() -> Result<()> {
+    on_free_threaded(Rung::Kernel, |python| {
+        let mut target = Target::start(python, "two_spinners.py", &[])?;
+        target.tell("go")?;
+        target.expect("running")?;
+        let pid = target.pid().to_string();
+        let arguments = ["run", "--mode", "gil", "-d", "1s", "--pid", &pid];
+        let finished = profiler::run(&arguments)?.success()?;
+        for (told, word) in [
+            (&finished.stderr, "runs without a GIL"),
+            (&finished.stdout, "a free-threaded build, which has none"),
+        ] {
+            ensure!(told.contains(word), "no `{word}` in: {told}");
+        }
+        target.tell("stop")?;
+        target.done()?;
+        Ok(())
+    })
+}
+
 /// A look at a process whose threads are all blocked.
 fn dump(python: &Python) -> Result<Value> {
     let target = Target::start(python, "sleepers.py", &["3"])?;
