@@ -51,7 +51,7 @@ const LEFT_OUT: &[&str] = &[
 /// Makes the folder that holds it, unless it is there.
 pub(crate) fn make(cache: &Cache) -> Result<()> {
     let place = cache.free_threaded();
-    if place.join("bin").join(NAME).exists() {
+    if is_for(&place) {
         return Ok(());
     }
     if !shell::is_there("apt-get") {
@@ -60,14 +60,11 @@ pub(crate) fn make(cache: &Cache) -> Result<()> {
     }
     // Beside its place, so that the rename is one step.
     let making = place.with_extension("making");
-    for old in [&making, &place] {
-        if old.exists() {
-            std::fs::remove_dir_all(old).with_context(|| format!("`{}`", old.display()))?;
-        }
-    }
+    remove(&making)?;
     let sources = sources(&making)?;
-    let installed = making.join("installed");
-    build(&sources, &making.join("build"), &installed)?;
+    let root = making.join("root");
+    build(&sources, &making.join("build"), &place, &root)?;
+    let installed = root.join(place.strip_prefix("/").unwrap_or(&place));
     let mut ask = Command::new(installed.join("bin").join(NAME));
     // An interpreter whose optional modules failed is built all the same.
     ask.args([
@@ -76,8 +73,25 @@ pub(crate) fn make(cache: &Cache) -> Result<()> {
         "import asyncio, ctypes, select, socket, unicodedata, zlib",
     ]);
     shell::output(&mut ask).context("the new interpreter lacks a module")?;
+    remove(&place)?;
     std::fs::rename(&installed, &place).with_context(|| format!("`{}`", place.display()))?;
-    std::fs::remove_dir_all(&making).with_context(|| format!("`{}`", making.display()))
+    remove(&making)
+}
+
+/// Whether there is one in a folder that was made for it: a copy of its program looks for the
+/// library there.
+fn is_for(place: &Path) -> bool {
+    let mut ask = Command::new(place.join("bin").join(NAME));
+    ask.args(["-I", "-c"])
+        .arg("import sysconfig; print(sysconfig.get_config_var('prefix'))");
+    shell::output(&mut ask).is_ok_and(|told| Path::new(told.trim()) == place)
+}
+
+fn remove(folder: &Path) -> Result<()> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    std::fs::remove_dir_all(folder).with_context(|| format!("`{}`", folder.display()))
 }
 
 /// Debian's original sources, unpacked.
@@ -143,7 +157,8 @@ fn archive(folder: &Path) -> Result<Option<PathBuf>> {
         .min())
 }
 
-fn build(sources: &Path, folder: &Path, installed: &Path) -> Result<()> {
+/// For its place, but installed below `root`.
+fn build(sources: &Path, folder: &Path, place: &Path, root: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("`{}`", folder.display()))?;
     eprintln!("building {NAME}: some minutes, once");
     let mut configure = Command::new(sources.join("configure"));
@@ -151,7 +166,7 @@ fn build(sources: &Path, folder: &Path, installed: &Path) -> Result<()> {
         .current_dir(folder)
         .args(["-q", "--disable-gil", "--disable-test-modules"])
         .args(["--without-ensurepip", "OPT=-DNDEBUG -O2"])
-        .arg(format!("--prefix={}", installed.display()))
+        .arg(format!("--prefix={}", place.display()))
         .envs(
             LEFT_OUT
                 .iter()
@@ -161,6 +176,7 @@ fn build(sources: &Path, folder: &Path, installed: &Path) -> Result<()> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let mut make = Command::new("nice");
     make.args(["-n", "10", "make", "-s", &format!("-j{jobs}"), "altinstall"])
+        .arg(format!("DESTDIR={}", root.display()))
         .current_dir(folder);
     // What it installs is not for people; what goes wrong is on its standard error.
     make.stdout(std::process::Stdio::null());
