@@ -65,9 +65,31 @@ pub struct Opening {
 /// The account of a thread that has one.
 #[inline(always)]
 pub fn find(tid: u32) -> Option<Place> {
+    of_slot(slot(tid)?)
+}
+
+/// The number of the account of a thread that has one.
+#[inline(always)]
+pub fn slot(tid: u32) -> Option<u32> {
     // SAFETY: the value is copied at once; it changes only when the thread is gone.
-    let slot = unsafe { SLOTS.get(&tid) }.copied()?;
+    unsafe { SLOTS.get(&tid) }.copied()
+}
+
+/// The account with this number, whoever has it.
+#[inline(always)]
+pub fn of_slot(slot: u32) -> Option<Place> {
     ACCOUNTS.get_ptr_mut(slot).map(Place)
+}
+
+/// The account with this number, if it is this thread's.
+#[inline(always)]
+pub fn at(slot: u32, tid: u32) -> Option<Place> {
+    let place = of_slot(slot)?;
+    if get!(place, tid) == tid {
+        Some(place)
+    } else {
+        None
+    }
 }
 
 /// Open an account. When somebody else did meanwhile, theirs counts.
@@ -97,6 +119,8 @@ pub fn open(opening: Opening, fill: impl FnOnce(Place)) -> Option<Place> {
     set!(place, tls_base, 0);
     set!(place, off_state, off_state.unwrap_or(0));
     set!(place, off_syscall, -1);
+    set!(place, off_args, [0; 2]);
+    set!(place, off_ip, 0);
     set!(place, marked, 0);
     fill(place);
     if off_state.is_some() {
@@ -114,12 +138,11 @@ pub fn open(opening: Opening, fill: impl FnOnce(Place)) -> Option<Place> {
 /// The thread is gone.
 #[inline(always)]
 pub fn close(tid: u32) {
-    // SAFETY: as in `find`.
-    let Some(slot) = unsafe { SLOTS.get(&tid) }.copied() else {
+    let Some(slot) = slot(tid) else {
         return;
     };
     let _ = SLOTS.remove(&tid);
-    if let Some(place) = ACCOUNTS.get_ptr_mut(slot).map(Place) {
+    if let Some(place) = of_slot(slot) {
         give_back(slot, place);
     }
 }
@@ -127,14 +150,13 @@ pub fn close(tid: u32) {
 /// The same thread has another id from now on: its account stays where it is.
 #[inline(always)]
 pub fn rename(old: u32, new: u32) {
-    // SAFETY: as in `find`.
-    let Some(slot) = unsafe { SLOTS.get(&old) }.copied() else {
+    let Some(slot) = slot(old) else {
         return;
     };
     close(new);
     let _ = SLOTS.remove(&old);
     let _ = SLOTS.insert(&new, &slot, 0);
-    if let Some(place) = ACCOUNTS.get_ptr_mut(slot).map(Place) {
+    if let Some(place) = of_slot(slot) {
         set!(place, tid, new);
     }
 }
@@ -143,9 +165,7 @@ pub fn rename(old: u32, new: u32) {
 #[inline(always)]
 fn free() -> Option<(u32, Place)> {
     let slot = take_place();
-    ACCOUNTS
-        .get_ptr_mut(slot)
-        .map(|account| (slot, Place(account)))
+    of_slot(slot).map(|place| (slot, place))
 }
 
 /// The number of a free place, or one past the end. Visible from outside, so that the verifier

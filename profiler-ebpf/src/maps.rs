@@ -88,14 +88,17 @@ pub static BEATS: PerCpuArray<Beat> = PerCpuArray::with_max_entries(1, 0);
 #[map]
 pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(2, 0);
 
-/// When this CPU ticked first, how many periods that was ago at its last tick, and when it
-/// switched last.
+/// When this CPU ticked first, how many periods that was ago at its last tick, when it switched
+/// last, and to which thread of a target and its account: the same that its next switch takes off.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Beat {
     pub first_ns: u64,
     pub last: u64,
     pub switched_ns: u64,
+    /// 0 when it was nobody of a target.
+    pub tid: u32,
+    pub slot: u32,
 }
 
 /// A sample with room for all its frames, and a block to read the target into.
