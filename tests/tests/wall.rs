@@ -147,10 +147,19 @@ fn the_origin_is_told(python: &Python) -> Result<()> {
     let main = watched.account("main")?;
     let joined = wall.seconds(main.tid, off("join", "lock"));
     near("main in join", joined, main.spent("lock")?)?;
-    let reads = wall.seconds(main.tid, off("command", "io_pipe"));
-    let awaits_ends = wall.seconds(main.tid, off("accounts_of", "sleep"));
+    // While others are to run, it may want a CPU anywhere; to begin they need one, too.
+    let waits = |entry: &Entry| {
+        let places = [
+            ("start", "lock"),
+            ("join", "lock"),
+            ("command", "io_pipe"),
+            ("accounts_of", "sleep"),
+        ];
+        let mut places = places.into_iter();
+        entry.state == "runnable" || places.any(|(function, reason)| off(function, reason)(entry))
+    };
     let all = wall.seconds(main.tid, |_| true);
-    near("main, all its waits", joined + reads + awaits_ends, all)
+    near("main, all its waits", wall.seconds(main.tid, waits), all)
 }
 
 fn on(minor: (u8, u8)) -> Result<()> {
