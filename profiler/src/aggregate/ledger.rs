@@ -168,6 +168,9 @@ pub struct ProfilerCost {
     pub bpf_ns: Option<u64>,
     /// How often those ran.
     pub bpf_runs: Option<u64>,
+    /// Of how many nanoseconds of the run the kernel counted that; it is scaled up from them.
+    #[serde(default)]
+    pub bpf_counted_ns: Option<u64>,
     /// Its largest resident memory, bytes.
     pub rss_bytes: Option<u64>,
     /// Nanoseconds in the program that ticks alone.
