@@ -29,10 +29,18 @@ const SCRIPTS: &[(&str, &str)] = &[
         include_str!("../targets/busy_threads.py"),
     ),
     ("c_call.py", include_str!("../targets/c_call.py")),
+    (
+        "collect_beside.py",
+        include_str!("../targets/collect_beside.py"),
+    ),
     ("count_work.py", include_str!("../targets/count_work.py")),
     (
         "deny_vm_readv.py",
         include_str!("../targets/deny_vm_readv.py"),
+    ),
+    (
+        "equal_spinners.py",
+        include_str!("../targets/equal_spinners.py"),
     ),
     ("exceptions.py", include_str!("../targets/exceptions.py")),
     ("gap_meter.c", include_str!("../targets/gap_meter.c")),

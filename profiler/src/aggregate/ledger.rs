@@ -105,6 +105,9 @@ pub struct GilCounts {
     pub waits: u64,
     /// Neither.
     pub neither: u64,
+    /// There was none.
+    #[serde(default)]
+    pub no_gil: u64,
     /// Could not be told.
     pub unknown: u64,
 }
@@ -219,6 +222,7 @@ impl Ledger {
             Gil::Holds => &mut self.gil.holds,
             Gil::Waits => &mut self.gil.waits,
             Gil::Neither => &mut self.gil.neither,
+            Gil::NoGil => &mut self.gil.no_gil,
             Gil::Unknown => &mut self.gil.unknown,
         } += entry.ticks;
         if entry.gc == Gc::Collecting {

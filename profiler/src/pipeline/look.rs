@@ -7,7 +7,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::{
-    cpython::{Runtime, ThreadState, thread_names},
+    cpython::{Attachment, Runtime, ThreadState, thread_names},
     sample::{Activity, FramesFrom, Gc, Gil, Handling},
     stack::Frame,
     target::{InKernel, TaskState},
@@ -44,6 +44,8 @@ pub struct Seen {
     pub waits_in: Option<String>,
     /// The GIL.
     pub gil: Gil,
+    /// Whether it could run Python code, where that is told.
+    pub attachment: Option<Attachment>,
     /// The thread that holds the GIL it waits for: its id and name.
     pub behind: Option<(Tid, String)>,
     /// The collector.
