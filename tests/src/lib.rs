@@ -7,9 +7,11 @@
 pub mod folded;
 pub mod kinds;
 pub mod ledger;
+pub mod parked;
 pub mod profile;
 pub mod profiler;
 pub mod pythons;
+pub mod readme;
 pub mod rung;
 pub mod stolen;
 pub mod target;
