@@ -11,6 +11,7 @@ pub mod attach;
 mod books;
 mod look;
 mod people;
+mod proc;
 mod rounds;
 mod run;
 mod sampler;

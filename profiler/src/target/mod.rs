@@ -16,6 +16,7 @@ mod recorder;
 mod scheduler;
 mod tasks;
 mod waits;
+mod watch;
 
 pub use error::TargetError;
 pub use image_file::ImageError;
@@ -29,3 +30,4 @@ pub use recorder::Recorder;
 pub use scheduler::{Asleep, SchedulerAccount, SchedulerMark};
 pub use tasks::{InKernel, TaskFacts, TaskState};
 pub use waits::{FdKind, wait_of};
+pub use watch::{Counts, Standing, Watched};
