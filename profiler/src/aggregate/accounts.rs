@@ -168,21 +168,10 @@ impl Ledger {
         if let Some(text) = lives::doubt(&self.threads) {
             say(true, text);
         }
-        if self.unsampled.threads > 0 {
-            let n = count(self.unsampled.threads);
-            let time = seconds(DurationNs(self.unsampled.on_cpu_ns));
-            say(
-                false,
-                format!("{n} threads of {time} in all ended between two ticks"),
-            );
+        if let Some(text) = self.unseen() {
+            say(false, text);
         }
-        if self.frames_from.estimated > 0 {
-            let n = self.frames_from.estimated;
-            let text = format!(
-                "{} of samples ({}) were read while the thread ran: their frames are estimated",
-                percent(n, self.samples),
-                ticks(n),
-            );
+        if let Some(text) = self.estimated() {
             say(true, text);
         }
         if self.contradictions > 0 {
@@ -205,6 +194,44 @@ impl Ledger {
             say(false, text);
         }
         remarks
+    }
+
+    /// The time of threads that ended between two ticks or looks.
+    fn unseen(&self) -> Option<String> {
+        let time = seconds(DurationNs(self.unsampled.on_cpu_ns));
+        match self.unsampled.threads {
+            // Nobody counts threads from outside; only the process's clock tells of them.
+            0 if self.unsampled.on_cpu_ns > self.period_ns => Some(format!(
+                "{time} on a CPU went to threads that ended between two looks"
+            )),
+            0 => None,
+            n => Some(format!(
+                "{} threads of {time} in all ended between two ticks",
+                count(n)
+            )),
+        }
+    }
+
+    /// That frames are estimated, why, and what would make them exact.
+    fn estimated(&self) -> Option<String> {
+        let n = self.frames_from.estimated;
+        let of_proc = self.engine == "proc";
+        if n == 0 && !of_proc {
+            return None;
+        }
+        let mut text = format!(
+            "{} of samples ({}) were read while the thread ran: their frames are estimated",
+            percent(n, self.samples),
+            ticks(n),
+        );
+        if of_proc {
+            text += ", since there is no eBPF";
+            text += &match &self.why_not_bpf {
+                Some(why) => format!(": {why}"),
+                None => String::from(" (`--engine bpf` reads them exactly)"),
+            };
+        }
+        Some(text)
     }
 
     fn cost(&self) -> Option<String> {

@@ -24,6 +24,10 @@ pub struct Ledger {
     pub build: String,
     /// `bpf` or `proc`.
     pub engine: String,
+    /// Why the engine is `proc`, and what would make it `bpf`; none when it is, or when `proc` was
+    /// asked for.
+    #[serde(default)]
+    pub why_not_bpf: Option<String>,
     /// `cpu`, `wall`, `gil` or `offcpu`.
     pub mode: String,
     /// The clock of every `_ns` here.

@@ -4,6 +4,7 @@
 mod args;
 mod doctor;
 mod dump;
+mod engine;
 mod log;
 mod progress;
 mod report;

@@ -3,7 +3,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::args::{FormatArg, GranularityArg, ModeArg, RunArgs, StateFramesArg, WalkArg};
+use super::args::{EngineArg, FormatArg, GranularityArg, ModeArg, RunArgs, StateFramesArg, WalkArg};
 use crate::{
     export::{Format, Granularity, Options, StateFrames, Unit},
     pipeline::{RunSettings, Walk},
@@ -39,6 +39,17 @@ pub(super) enum Whom {
     Command(Vec<String>),
 }
 
+/// How threads are to be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Engine {
+    /// By eBPF where that may be, else from outside.
+    Auto,
+    /// By eBPF alone.
+    Bpf,
+    /// From outside alone.
+    Proc,
+}
+
 /// A run, as meant.
 #[derive(Clone, Debug)]
 pub(super) struct RunPlan {
@@ -46,6 +57,8 @@ pub(super) struct RunPlan {
     pub whom: Whom,
     /// How.
     pub run: RunSettings,
+    /// By which engine.
+    pub engine: Engine,
     /// Into which files, and how each is written.
     pub outputs: Vec<(PathBuf, Format)>,
     /// How they are written.
@@ -142,6 +155,11 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
     Ok(RunPlan {
         whom,
         run,
+        engine: match args.engine {
+            EngineArg::Auto => Engine::Auto,
+            EngineArg::Bpf => Engine::Bpf,
+            EngineArg::Proc => Engine::Proc,
+        },
         outputs,
         options,
         ledger: args.ledger.clone(),

@@ -256,7 +256,20 @@ pub(super) fn moved_stack(builder: &mut ProfileBuilder) -> StackId {
     builder.stack(&[id])
 }
 
-/// Where the time off the CPU goes that lies between looks.
+/// A thread that may run Python, and nobody knows yet as which of the interpreter's threads.
+pub(super) fn unmatched_stack(builder: &mut ProfileBuilder) -> StackId {
+    let id = builder.frame(Frame::unreadable("its Python thread is not matched yet"));
+    builder.stack(&[id])
+}
+
+/// What a thread is in that runs no Python, seen from outside while it runs.
+pub(super) fn unseen_stack(builder: &mut ProfileBuilder) -> StackId {
+    let words = "where it runs without Python is not seen from outside";
+    let id = builder.frame(Frame::unreadable(words));
+    builder.stack(&[id])
+}
+
+/// Where the time goes that lies between looks.
 pub(super) fn between_looks(builder: &mut ProfileBuilder) -> StackId {
     let words = "[between two looks]";
     let id = builder.frame(Frame::words(FrameKind::Unknown, words));

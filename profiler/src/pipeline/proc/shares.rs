@@ -105,13 +105,10 @@ impl Shares {
         } else if before == Some(Found::Blocked) {
             handed.before.blocked = take(&mut self.pool.blocked, fresh.blocked);
         }
-        // Waiting for a CPU begins where a thread blocked or ran, and there are no further frames
-        // to be told of it.
-        let all = self.pool.runnable;
-        if found.is_some() && (found == Some(Found::Runnable) || before != Some(Found::Runnable)) {
-            handed.now.runnable = take(&mut self.pool.runnable, all);
-        } else if before.is_some() {
-            handed.before.runnable = take(&mut self.pool.runnable, all);
+        if found == Some(Found::Runnable) {
+            handed.now.runnable = take_share(&mut self.pool.runnable, fresh.runnable, wall);
+        } else if before == Some(Found::Runnable) {
+            handed.before.runnable = take(&mut self.pool.runnable, fresh.runnable);
         }
         handed
     }

@@ -18,7 +18,7 @@ use crate::{
     sample::{Activity, FramesFrom, Gc, Gil, Handling, Sample, Wait},
     source::{Accounts, Slot},
     stack::StackId,
-    target::{FdKind, TaskState, wait_of},
+    target::{FdKind, TaskState, futex_of, wait_of},
     wire::Times,
     words::{
         CodeAddr, DurationNs, Generation, MonotonicNs, PthreadId, RemoteAddr, ThreadStateAddr, Tid,
@@ -266,7 +266,7 @@ impl Session {
                     met.gc = Gc::Collecting;
                 }
                 chain = stacks::walk_now(&mut self.walker, memory, plan, state);
-                if let Some((futex, is_wait)) = futex_of(account)
+                if let Some((futex, is_wait)) = futex_at(account)
                     && let Some(gil) = gils.iter().find(|gil| gil.contains(futex))
                 {
                     // Who has just let it go may want it again, or be on the way to block.
@@ -494,11 +494,6 @@ const fn could_run(account: &Account, at: MonotonicNs) -> bool {
 
 /// The futex word that the system call is about in which a thread went off the CPU, asleep or
 /// preempted; and whether it is there to wait.
-fn futex_of(account: &Account) -> Option<(RemoteAddr, bool)> {
-    // `FUTEX_WAIT`, `FUTEX_WAIT_BITSET` and `FUTEX_LOCK_PI` of `include/uapi/linux/futex.h`; the
-    // bits above say which clock and whose futex it is.
-    const WAITING: [u64; 3] = [0, 9, 6];
-    let [word, operation] = account.off_args;
-    (account.off_syscall == syscalls::Sysno::futex as i32)
-        .then(|| (RemoteAddr(word), WAITING.contains(&(operation & 0x7f))))
+fn futex_at(account: &Account) -> Option<(RemoteAddr, bool)> {
+    futex_of(u32::try_from(account.off_syscall).ok(), account.off_args)
 }
