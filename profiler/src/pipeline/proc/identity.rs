@@ -96,7 +96,7 @@ impl Identity {
         for (tid, person) in people.iter_mut() {
             person.climbed = Some(person.counts);
             let Some(found) = self.registry.by_tid(*tid) else {
-                person.known = None;
+                person.stale |= person.known.take().is_some();
                 person.attempts += 1;
                 continue;
             };
@@ -108,6 +108,7 @@ impl Identity {
                 person.name_attempts = NAME_ATTEMPTS;
                 builder.rename(person.index, &person.watched.facts().name, true);
             }
+            person.stale |= person.known != Some(known);
             person.known = Some(known);
             person.pthread_id = Some(known.pthread_id);
             person.attempts = 0;
@@ -193,6 +194,7 @@ impl Identity {
         self.not_before = MonotonicNs(0);
         for person in people.values_mut() {
             person.known = None;
+            person.stale = true;
             person.attempts = 0;
         }
     }

@@ -43,6 +43,9 @@ pub(super) struct Person {
     /// As of the last look.
     pub(super) counts: Counts,
     pub(super) met: Option<Met>,
+    /// Whether what was met is to be read anew although the thread slept on: it is known by now
+    /// who it is, or not any more.
+    pub(super) stale: bool,
     pub(super) known: Option<Known>,
     /// As long as it lives, even if it runs no Python any more.
     pub(super) pthread_id: Option<PthreadId>,

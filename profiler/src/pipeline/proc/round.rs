@@ -103,6 +103,7 @@ impl Watch {
             shares: Shares::new(began),
             counts: if before { counts } else { Counts::default() },
             met: None,
+            stale: false,
             known: None,
             pthread_id: None,
             matched_by: Vec::new(),
@@ -190,6 +191,7 @@ impl Watch {
             && met.found == Found::Blocked
             && counts.arrivals.is_some()
             && counts == person.counts
+            && !person.stale
         {
             // It has slept on.
             let Handed { now: weights, .. } = person.shares.hand_out(now, Some(Found::Blocked));
@@ -210,6 +212,7 @@ impl Watch {
             self.count_before(person.index, person.tid(), &met, before, now.at);
         }
         person.counts = counts;
+        person.stale = false;
         let wanted = self.settings.mode.looks_off_cpu() || mine.on_cpu > 0 || found == Found::OnCpu;
         if !wanted {
             person.met = Some(asleep());
