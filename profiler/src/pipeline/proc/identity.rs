@@ -21,7 +21,7 @@ use crate::{
 /// theirs by then.
 const ATTEMPTS: u32 = 8;
 /// Of so many parts of the time the ladder takes one.
-const PARTS: u64 = 20;
+const PARTS: u64 = 10;
 /// How often a name is asked for again; a program without `threading` never has one.
 const NAME_ATTEMPTS: u32 = 10;
 /// And how soon.

@@ -137,7 +137,7 @@ impl Watch {
         let gils = self.python.as_ref().map(|python| python.gils.as_slice());
         match (&self.python, person.known) {
             (None, _) => seen.gil = Gil::Unknown,
-            (Some(_), None) if self.identity.has_unplaced() => seen.gil = Gil::Unknown,
+            (Some(_), None) if self.may_be_pythons(person) => seen.gil = Gil::Unknown,
             (Some(_), None) => {}
             (Some(python), Some(known)) => {
                 let facts = python.runtime.state_now(memory, known.state).ok();
@@ -208,7 +208,7 @@ impl Watch {
     /// The stack of a thread of which no Python frames were read: the native function in which it
     /// blocks, or why there is nothing.
     fn without_frames(&mut self, person: &Person, standing: Standing) -> StackId {
-        if person.known.is_none() && self.python.is_some() && self.identity.has_unplaced() {
+        if self.python.is_some() && self.may_be_pythons(person) {
             return stacks::unmatched_stack(&mut self.builder);
         }
         match standing {
@@ -218,6 +218,11 @@ impl Watch {
             }
             _ => stacks::unseen_stack(&mut self.builder),
         }
+    }
+
+    /// Whether a thread may be one of Python's although nobody knows yet which.
+    fn may_be_pythons(&self, person: &Person) -> bool {
+        person.known.is_none() && (person.climbed.is_none() || self.identity.has_unplaced())
     }
 
     fn is_still(&self, person: &Person) -> bool {
