@@ -7,6 +7,7 @@ mod dump;
 mod engine;
 mod log;
 mod progress;
+mod remedy;
 mod report;
 mod run;
 mod settings;

@@ -3,7 +3,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::args::{EngineArg, FormatArg, GranularityArg, ModeArg, RunArgs, StateFramesArg, WalkArg};
+use super::args::{
+    EngineArg, FormatArg, GranularityArg, ModeArg, RunArgs, StateFramesArg, WalkArg,
+};
 use crate::{
     export::{Format, Granularity, Options, StateFrames, Unit},
     pipeline::{RunSettings, Walk},

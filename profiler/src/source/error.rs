@@ -11,8 +11,8 @@ pub enum KernelError {
     NoBtf(io::Error),
     /// This kernel's BTF lacks a field.
     Btf(BtfError),
-    /// The system refused for lack of privilege; what was asked of it.
-    Refused(&'static str),
+    /// The system refused for lack of privilege; what was asked of it, why, and what to type.
+    Refused(String),
     /// The embedded object is broken, or the kernel does not take it.
     Load {
         /// The program or map.
@@ -42,14 +42,7 @@ impl fmt::Display for KernelError {
                     "this kernel is not understood: {error}; `profiler doctor` tells more"
                 )
             }
-            Self::Refused(what) if nix::unistd::geteuid().is_root() => write!(
-                f,
-                "no permission to {what}, though this is root: it lacks CAP_BPF or CAP_PERFMON (in a container, add `--cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE`); `profiler doctor` says which"
-            ),
-            Self::Refused(what) => write!(
-                f,
-                "no permission to {what}: run it as root (`sudo profiler …`) or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE"
-            ),
+            Self::Refused(words) => f.write_str(words),
             Self::Load { what, why } => write!(
                 f,
                 "the kernel did not take `{what}`: {why}; `profiler doctor` tells what works here"

@@ -17,8 +17,9 @@ use profiler_common::{
 
 use super::{
     accounts::Accounts,
-    btf,
+    btf, capabilities,
     error::{KernelError, is_refusal, one_line},
+    hindrances::{self, Lockdown},
     log::{self, KernelLog},
     offsets,
     ring::Ring,
@@ -93,8 +94,9 @@ pub struct ProgramCost {
 }
 
 fn load_error(what: &str, error: &(dyn std::error::Error + 'static)) -> KernelError {
-    if is_refusal(error) {
-        KernelError::Refused("load kernel programs")
+    // Locked down, the kernel does not refuse: the verifier knows no function that reads.
+    if is_refusal(error) || hindrances::lockdown() == Lockdown::Confidentiality {
+        KernelError::Refused(capabilities::refusal("load kernel programs"))
     } else {
         KernelError::Load {
             what: what.to_owned(),
@@ -270,7 +272,8 @@ impl Kernel {
                 PerfClock::start(cpu, period, program.as_fd()).map_err(|error| {
                     match error.kind() {
                         io::ErrorKind::PermissionDenied => {
-                            KernelError::Refused("open a perf event on every CPU")
+                            let what = "open a perf event on every CPU";
+                            KernelError::Refused(capabilities::refusal(what))
                         }
                         _ => load_error("tick", &error),
                     }

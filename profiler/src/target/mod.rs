@@ -20,7 +20,7 @@ mod watch;
 
 pub use error::TargetError;
 pub use image_file::ImageError;
-pub use live::{LiveMemory, Way};
+pub use live::{LiveMemory, Way, may_call_vm_readv};
 pub use maps::{Backing, Mapping, Maps, Perms};
 pub use memory::{Memory, Piece, ReadError, ReadErrorKind};
 pub use presence::{LeftCpu, OffCpu, Presence};

@@ -15,6 +15,7 @@ use std::time::Duration;
 use procfs::ProcError;
 use procfs::process::Stat;
 
+use crate::source::hindrances;
 use crate::sys;
 use crate::target::error::TargetError;
 use crate::target::tasks::{self, TaskState};
@@ -111,7 +112,8 @@ impl Process {
         if let Err(ProcError::PermissionDenied(_)) = process.handle.mem()
             && !crate::target::live::may_read(pid)
         {
-            return Err(TargetError::Shut { pid });
+            let yama = hindrances::yama();
+            return Err(TargetError::Shut { pid, yama });
         }
         Ok(Self { exe, ..process })
     }

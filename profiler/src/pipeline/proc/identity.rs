@@ -104,7 +104,10 @@ impl Identity {
                 state: found.state,
                 pthread_id: found.pthread_id,
             };
-            if person.known.is_none_or(|before| before.pthread_id != known.pthread_id) {
+            if person
+                .known
+                .is_none_or(|before| before.pthread_id != known.pthread_id)
+            {
                 person.name_attempts = NAME_ATTEMPTS;
                 builder.rename(person.index, &person.watched.facts().name, true);
             }

@@ -14,7 +14,7 @@ use crate::{
     pystack::Chain,
     sample::{Activity, FramesFrom, Gc, Gil, Handling, Wait},
     stack::StackId,
-    target::{Counts, FdKind, InKernel, Standing, TaskState, TargetError, futex_of, wait_of},
+    target::{Counts, FdKind, InKernel, Standing, TargetError, TaskState, futex_of, wait_of},
     words::{Generation, RemoteAddr, ThreadStateAddr},
 };
 
@@ -88,10 +88,10 @@ impl Watch {
             },
             gil: seen.gil,
             gc: seen.gc,
-            handling: seen
-                .facts
-                .map_or(Handling::Unknown, |facts| facts.handling),
-            behind: seen.holder.and_then(|state| self.by_state.get(&state).copied()),
+            handling: seen.facts.map_or(Handling::Unknown, |facts| facts.handling),
+            behind: seen
+                .holder
+                .and_then(|state| self.by_state.get(&state).copied()),
             generation: counts.arrivals.unwrap_or(Generation(0)),
             again: 0,
             again_ns: 0,
@@ -155,12 +155,8 @@ impl Watch {
                             Gil::Unknown if collecting() != Ok(false) => Gc::Unknown,
                             _ => Gc::Idle,
                         };
-                        seen.chain = stacks::walk_now(
-                            &mut self.walker,
-                            memory,
-                            &python.plan,
-                            known.state,
-                        );
+                        seen.chain =
+                            stacks::walk_now(&mut self.walker, memory, &python.plan, known.state);
                     }
                 }
             }
@@ -228,5 +224,4 @@ impl Watch {
     fn is_still(&self, person: &Person) -> bool {
         self.identity.is_still(&self.attached, person)
     }
-
 }

@@ -282,8 +282,16 @@ impl Watch {
         self.looks += u64::from(1 - on_cpu);
         for (activity, ticks, weight) in [
             (Activity::OnCpu, on_cpu, weights.on_cpu),
-            (Activity::Runnable, u32::from(met.found == Found::Runnable && off_cpu), weights.runnable),
-            (met.activity, u32::from(met.found == Found::Blocked && off_cpu), weights.blocked),
+            (
+                Activity::Runnable,
+                u32::from(met.found == Found::Runnable && off_cpu),
+                weights.runnable,
+            ),
+            (
+                met.activity,
+                u32::from(met.found == Found::Blocked && off_cpu),
+                weights.blocked,
+            ),
         ] {
             let from = met.frames_from;
             self.count(thread, tid, met, activity, ticks, weight, from, time);

@@ -95,13 +95,11 @@ impl Life {
 }
 
 fn sum(weights: &[Weights]) -> Weights {
-    weights
-        .iter()
-        .fold(Weights::default(), |sum, one| Weights {
-            on_cpu: sum.on_cpu + one.on_cpu,
-            runnable: sum.runnable + one.runnable,
-            blocked: sum.blocked + one.blocked,
-        })
+    weights.iter().fold(Weights::default(), |sum, one| Weights {
+        on_cpu: sum.on_cpu + one.on_cpu,
+        runnable: sum.runnable + one.runnable,
+        blocked: sum.blocked + one.blocked,
+    })
 }
 
 /// The weights over many runs are the truth within so many hundredths of the whole.
@@ -144,13 +142,20 @@ fn check(what: &str, stretches: &[Stretch], places: usize, hundredths: f64) {
 }
 
 fn repeated(times: usize, stretches: &[Stretch]) -> Vec<Stretch> {
-    std::iter::repeat_n(stretches, times).flatten().copied().collect()
+    std::iter::repeat_n(stretches, times)
+        .flatten()
+        .copied()
+        .collect()
 }
 
 #[test]
 fn what_lasts_has_its_own_length() {
     use Found::{Blocked, OnCpu};
-    let origin = [(Blocked, 3000 * MS, 0), (OnCpu, 900 * MS, 1), (Blocked, 40 * MS, 0)];
+    let origin = [
+        (Blocked, 3000 * MS, 0),
+        (OnCpu, 900 * MS, 1),
+        (Blocked, 40 * MS, 0),
+    ];
     check("a sleep and then work", &origin, 2, 0.2);
     let turns = repeated(20, &[(OnCpu, 130 * MS, 0), (Blocked, 70 * MS, 1)]);
     check("long turns", &turns, 2, 0.3);
@@ -170,7 +175,14 @@ fn what_is_short_is_not_lost_among_what_is_long() {
         mixed.extend(repeated(30, &[(OnCpu, MS, 1), (Blocked, 9 * MS, 2)]));
     }
     check("a long burst and many short ones", &mixed, 4, 1.5);
-    let contended = repeated(800, &[(OnCpu, 4 * MS, 0), (Runnable, 4 * MS, 0), (Blocked, 2 * MS, 1)]);
+    let contended = repeated(
+        800,
+        &[
+            (OnCpu, 4 * MS, 0),
+            (Runnable, 4 * MS, 0),
+            (Blocked, 2 * MS, 1),
+        ],
+    );
     check("a CPU that is shared", &contended, 2, 0.6);
 }
 
@@ -188,7 +200,13 @@ fn a_thread_that_waits_for_a_cpu_all_the_time_is_not_blocked() {
     let handed = shares.hand_out(at(20, 12, 0), Some(Found::Runnable));
     assert_eq!((handed.now.on_cpu, handed.now.runnable), (2, 8));
     let handed = shares.hand_out(at(30, 12, 0), Some(Found::Runnable));
-    assert_eq!(handed.now, Weights { runnable: 10, ..Weights::default() });
+    assert_eq!(
+        handed.now,
+        Weights {
+            runnable: 10,
+            ..Weights::default()
+        }
+    );
     let handed = shares.hand_out(at(40, 15, 25), Some(Found::OnCpu));
     assert_eq!(handed.now.on_cpu, 3);
     assert_eq!(handed.before.runnable, 7);
@@ -197,7 +215,14 @@ fn a_thread_that_waits_for_a_cpu_all_the_time_is_not_blocked() {
     assert_eq!(handed.now.blocked, 5);
     assert_eq!(shares.rest(), Weights::default());
     let (totals, lived) = shares.totals();
-    assert_eq!(totals, Weights { on_cpu: 20, runnable: 25, blocked: 5 });
+    assert_eq!(
+        totals,
+        Weights {
+            on_cpu: 20,
+            runnable: 25,
+            blocked: 5
+        }
+    );
     assert_eq!(lived, DurationNs(50));
 }
 
@@ -212,7 +237,12 @@ fn numbers_that_make_no_sense_do_no_harm() {
             on_cpu: DurationNs(wild(&mut random)),
             run_delay: DurationNs(wild(&mut random)),
         };
-        let found = [None, Some(Found::OnCpu), Some(Found::Runnable), Some(Found::Blocked)];
+        let found = [
+            None,
+            Some(Found::OnCpu),
+            Some(Found::Runnable),
+            Some(Found::Blocked),
+        ];
         let _ = shares.hand_out(reading, found[random.usize(0..4)]);
         let _ = shares.totals();
     }
