@@ -22,6 +22,9 @@ pub struct Ledger {
     pub build: String,
     /// `bpf` or `proc`.
     pub engine: String,
+    /// Why it is `proc`, where that was not asked for.
+    #[serde(default)]
+    pub why_not_bpf: Option<String>,
     /// What a sample's weight means.
     pub mode: String,
     /// The clock of every time.

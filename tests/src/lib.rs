@@ -6,6 +6,7 @@
 
 pub mod folded;
 pub mod ledger;
+pub mod privilege;
 pub mod profiler;
 pub mod pythons;
 pub mod rung;

@@ -4,6 +4,7 @@
 //! and its file name in the frames is known. Nothing sleeps: a target speaks in lines and does
 //! its next step when it is told to.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
@@ -37,6 +38,10 @@ const SCRIPTS: &[(&str, &str)] = &[
     (
         "known_stacks.py",
         include_str!("../targets/known_stacks.py"),
+    ),
+    (
+        "named_after_work.py",
+        include_str!("../targets/named_after_work.py"),
     ),
     ("origin.py", include_str!("../targets/origin.py")),
     ("short_calls.py", include_str!("../targets/short_calls.py")),
@@ -271,6 +276,10 @@ pub fn lay_out(python: &Python, name: &str) -> Result<(TempDir, PathBuf)> {
         .prefix("profiler-target-")
         .tempdir_in(&below)
         .with_context(|| format!("no folder could be made in {}", below.display()))?;
+    // Some run as another user, who may not write there.
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open)
+        .with_context(|| format!("{} could not be opened", folder.path().display()))?;
     for (script, text) in SCRIPTS {
         std::fs::write(folder.path().join(script), text)
             .with_context(|| format!("`{script}` could not be written"))?;

@@ -34,6 +34,7 @@ fn all_of(python: &Python) -> Result<()> {
     check(python, "exceptions.py", &[]).context("exceptions")?;
     check(python, "busy_threads.py", &["3"]).context("busy_threads")?;
     check(python, "c_call.py", &[]).context("c_call")?;
+    check(python, "named_after_work.py", &[]).context("named_after_work")?;
 
     let mut origin = Target::start(python, "origin.py", &["1", "0", "1000", "1"])?;
     origin.tell("go")?;

@@ -174,6 +174,9 @@ impl Ledger {
         if let Some(text) = self.estimated() {
             say(true, text);
         }
+        if let Some(text) = self.seldom() {
+            say(false, text);
+        }
         if self.contradictions > 0 {
             let n = count(self.contradictions);
             say(
@@ -232,6 +235,22 @@ impl Ledger {
             };
         }
         Some(text)
+    }
+
+    /// That there were fewer rounds of looks than was asked for.
+    fn seldom(&self) -> Option<String> {
+        /// One in ten may be late without a word.
+        const ENOUGH: f64 = 0.9;
+        let rounds = self.rounds? as f64;
+        let wanted = self.duration_s * f64::from(self.rate_hz);
+        (wanted >= 10.0 && rounds < wanted * ENOUGH).then(|| {
+            format!(
+                "looked {:.1} times a second instead of {}: there are many threads, or the \
+                 machine is busy; the times are exact all the same",
+                rounds / self.duration_s,
+                self.rate_hz,
+            )
+        })
     }
 
     fn cost(&self) -> Option<String> {

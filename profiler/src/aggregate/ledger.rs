@@ -39,7 +39,11 @@ pub struct Ledger {
     pub period_ns: u64,
     /// Seconds from the first tick to the end.
     pub duration_s: f64,
-    /// Ticks that found a thread of the target.
+    /// How often the `proc` engine looked at all threads; none with another.
+    #[serde(default)]
+    pub rounds: Option<u64>,
+    /// Ticks that found a thread of the target. Of the `proc` engine: looks at a thread that had
+    /// been on a CPU since the last one.
     pub ticks: u64,
     /// Looks at threads off the CPU, one for each period; none in `cpu` mode.
     #[serde(default)]

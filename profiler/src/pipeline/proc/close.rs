@@ -52,6 +52,7 @@ impl Watch {
     }
 
     fn fill_in(&self, ledger: &mut Ledger) {
+        ledger.rounds = Some(self.rounds);
         ledger.ticks = self.ticks;
         ledger.looks = self.looks;
         ledger.moved = self.moved;

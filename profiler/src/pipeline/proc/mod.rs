@@ -83,6 +83,7 @@ struct Watch {
     /// And at the last round.
     cpu_last: Option<DurationNs>,
     first: Option<MonotonicNs>,
+    rounds: u64,
     ticks: u64,
     looks: u64,
     moved: u64,
@@ -95,7 +96,6 @@ impl Watch {
         settings: RunSettings,
         since: MonotonicNs,
     ) -> Self {
-        let cpu_before = crate::sys::cpu_of(attached.process.pid());
         Self {
             attached,
             builder,
@@ -111,9 +111,10 @@ impl Watch {
             fresh: Vec::new(),
             since,
             last: since,
-            cpu_before,
-            cpu_last: cpu_before,
+            cpu_before: None,
+            cpu_last: None,
             first: None,
+            rounds: 0,
             ticks: 0,
             looks: 0,
             moved: 0,

@@ -30,6 +30,8 @@ impl Watch {
                 self.people.insert(tid, person);
             }
         }
+        self.last = sys::monotonic();
+        self.cpu_before = sys::cpu_of(self.attached.process.pid());
         Ok(())
     }
 
@@ -38,6 +40,7 @@ impl Watch {
     /// # Errors
     /// When the process is gone.
     pub(super) fn round(&mut self) -> Result<(), TargetError> {
+        self.rounds += 1;
         self.list()?;
         self.climb();
         self.ask_again();

@@ -19,8 +19,10 @@ use crate::{
     words::{DurationNs, MonotonicNs},
 };
 
-/// How often an interpreter is looked for in a process that has none.
+/// How often an interpreter is looked for in a process that has none; and of so many parts of the
+/// time the search takes one at most.
 const SEARCH_PAUSE: DurationNs = DurationNs(10_000_000);
+const SEARCH_PARTS: u64 = 4;
 /// How often progress is told.
 const PROGRESS_PAUSE: DurationNs = DurationNs(100_000_000);
 
@@ -89,6 +91,7 @@ async fn drive(
     let target_end = target_end.transpose()?.map(AsyncFd::new).transpose()?;
     let mut rounds = Rounds::start(settings.period(), !settings.jitter)?;
     let (mut search, mut told) = (MonotonicNs(0), MonotonicNs(0));
+    let mut rested = MonotonicNs(0);
     tokio::pin!(stop);
     loop {
         let ended = tokio::select! {
@@ -104,13 +107,21 @@ async fn drive(
         if let Some(ended) = ended {
             return Ok(ended);
         }
+        let began = sys::monotonic();
+        if began < rested {
+            continue;
+        }
         if watch.round().is_err() && watch.attached.process.has_ended() {
             return Ok(End::TargetEnded);
         }
         let now = sys::monotonic();
+        // So many threads are not looked at so often: half of a CPU is enough.
+        rested = MonotonicNs(now.0.saturating_add(now.0.saturating_sub(began.0)));
         if watch.python.is_none() && now >= search {
-            search = MonotonicNs(now.0 + SEARCH_PAUSE.0);
             look_for_python(watch);
+            let end = sys::monotonic();
+            let pause = end.0.saturating_sub(now.0).saturating_mul(SEARCH_PARTS - 1);
+            search = MonotonicNs(end.0.saturating_add(pause.max(SEARCH_PAUSE.0)));
         }
         if now >= told {
             told = MonotonicNs(now.0 + PROGRESS_PAUSE.0);
