@@ -5,6 +5,7 @@
 //! uses the profiler's library.
 
 pub mod folded;
+pub mod kinds;
 pub mod ledger;
 pub mod privilege;
 pub mod profiler;

@@ -40,6 +40,10 @@ const SCRIPTS: &[(&str, &str)] = &[
         include_str!("../targets/known_stacks.py"),
     ),
     (
+        "main_thread_exits.py",
+        include_str!("../targets/main_thread_exits.py"),
+    ),
+    (
         "named_after_work.py",
         include_str!("../targets/named_after_work.py"),
     ),
@@ -49,9 +53,14 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("spin.py", include_str!("../targets/spin.py")),
     ("threads.py", include_str!("../targets/threads.py")),
     (
+        "sub_interpreters.py",
+        include_str!("../targets/sub_interpreters.py"),
+    ),
+    (
         "two_spinners.py",
         include_str!("../targets/two_spinners.py"),
     ),
+    ("without_sys.py", include_str!("../targets/without_sys.py")),
 ];
 
 /// What a thread of a target says of itself when its work is done.

@@ -293,3 +293,49 @@ fn memory_that_may_not_be_read_at_once_is_read_through_its_file() -> Result<()> 
     ensure!(finished.folded()?.with("leaf") > 0, "{finished:?}");
     Ok(())
 }
+
+#[test]
+fn a_process_whose_first_thread_has_ended_is_as_alive_as_any() -> Result<()> {
+    let Some(python) = live() else { return Ok(()) };
+    for mode in ["cpu", "wall"] {
+        let mut target = Target::start(python, "main_thread_exits.py", &[])?;
+        target.tell("go")?;
+        target.expect("running")?;
+        let options = ["--engine", "proc", "-m", mode, "-d", "1"];
+        let finished = Running::on(target.pid(), &options)?.finish()?.success()?;
+        let ledger = finished.ledger()?;
+        books_balance(&ledger)?;
+        ensure!(finished.folded()?.with("spin") > 0, "{ledger:?}");
+        let main = target.ready()["main"].as_i64().context("its main thread")?;
+        let ghost = ledger.thread(main);
+        ensure!(ghost.is_none(), "{mode}: the ended thread has time: {ghost:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn each_interpreter_of_a_process_is_seen() -> Result<()> {
+    if !rung::reached(Rung::Live) {
+        return Ok(());
+    }
+    // Before 3.12 nothing tells which of its interpreters a thread without the GIL is in.
+    let newer = pythons::required().iter().filter(|it| it.minor() >= (3, 12));
+    for python in newer {
+        let mut target = Target::start(python, "sub_interpreters.py", &[])?;
+        let mut clock = Target::start(python, "count_work.py", &["1"])?;
+        target.tell("go")?;
+        target.expect("running")?;
+        let mut profiler = Running::on(target.pid(), &["--engine", "proc", "-m", "wall"])?;
+        profiler.attached()?;
+        clock.tell("30000")?;
+        clock.expect("work")?;
+        let finished = profiler.stop()?;
+        let (ledger, folded) = (finished.ledger()?, finished.folded()?);
+        books_balance(&ledger)?;
+        for inner in ["inner_first", "inner_second", "inner_third"] {
+            let share = folded.with(inner) as f64 / 1e9 / ledger.duration_s;
+            ensure!(share > 0.7, "on {}: {inner} has {share}: {folded:?}", python.label);
+        }
+    }
+    Ok(())
+}

@@ -35,6 +35,9 @@ fn all_of(python: &Python) -> Result<()> {
     check(python, "busy_threads.py", &["3"]).context("busy_threads")?;
     check(python, "c_call.py", &[]).context("c_call")?;
     check(python, "named_after_work.py", &[]).context("named_after_work")?;
+    check(python, "main_thread_exits.py", &[]).context("main_thread_exits")?;
+    check(python, "sub_interpreters.py", &[]).context("sub_interpreters")?;
+    check(python, "without_sys.py", &[]).context("without_sys")?;
 
     let mut origin = Target::start(python, "origin.py", &["1", "0", "1000", "1"])?;
     origin.tell("go")?;

@@ -61,6 +61,16 @@ impl Cache {
         self.root.join("sid")
     }
 
+    /// Debian's debug build of its Python, unpacked.
+    pub(crate) fn debug(&self) -> PathBuf {
+        self.root.join("debug")
+    }
+
+    /// A target packed into one file.
+    pub(crate) fn packed(&self) -> PathBuf {
+        self.root.join("packed")
+    }
+
     /// A virtual environment with the peers that are measured beside the profiler.
     pub(crate) fn peers(&self) -> PathBuf {
         self.root.join("peers")

@@ -7,6 +7,7 @@ mod build_ebpf;
 mod cache;
 mod demo;
 mod image;
+mod kinds;
 mod layouts;
 mod setup;
 mod shell;

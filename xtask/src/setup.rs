@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use nix::unistd::geteuid;
 
 use crate::cache::Cache;
-use crate::shell;
+use crate::{kinds, shell};
 
 /// What was typed.
 #[derive(Debug, Default, clap::Args)]
@@ -50,6 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let _lock = cache.lock()?;
     programs()?;
     sid(&cache)?;
+    kinds::run(&cache)?;
     if options.peers {
         peers(&cache)?;
     }

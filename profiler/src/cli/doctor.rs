@@ -6,8 +6,7 @@ use anyhow::Result;
 
 use super::{DONE, FAILED, args::DoctorArgs, remedy};
 use crate::{
-    cpython::CpythonError,
-    pipeline::{AttachError, Attached},
+    pipeline::Attached,
     source::{Kernel, KernelOptions, TickProgram, capabilities},
     target::may_call_vm_readv,
     words::{DurationNs, Pid},
@@ -106,13 +105,6 @@ fn process(out: &mut dyn io::Write, pid: Pid) -> Result<bool> {
         }
         Err(error) => {
             writeln!(out, "  no  {error}")?;
-            if let AttachError::Python {
-                error: CpythonError::NotFound(tried),
-                ..
-            } = &error
-            {
-                writeln!(out, "{tried}")?;
-            }
             Ok(false)
         }
     }

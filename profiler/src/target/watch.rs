@@ -155,6 +155,8 @@ impl Watched {
     /// When it has ended.
     pub fn standing(&self, process: &Process, counts: &Counts) -> Result<Standing, TargetError> {
         let state = match process.in_kernel(self.tid()) {
+            // Zeroes are shown of a thread that has ended.
+            Ok(InKernel::Blocked { pc, .. }) if pc.0 == 0 => stat(process, self.tid())?.0,
             Ok(place @ InKernel::Blocked { .. }) => {
                 return Ok(Standing::Blocked(Some(place)));
             }

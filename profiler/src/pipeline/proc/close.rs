@@ -32,6 +32,7 @@ impl Account {
 impl Watch {
     /// The run is over: what still lasts counts up to now, and the books are closed.
     pub(super) fn close(mut self, why_not_bpf: Option<String>) -> Profile {
+        self.note_cpu();
         for (_, mut person) in std::mem::take(&mut self.people) {
             if let Ok(counts) = person.watched.counts(&self.attached.process) {
                 let now = reading(sys::monotonic(), &counts);

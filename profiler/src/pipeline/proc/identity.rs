@@ -36,6 +36,7 @@ pub(super) struct Identity {
     climbs: u64,
     not_before: MonotonicNs,
     names_not_before: MonotonicNs,
+    somebody_new: bool,
 }
 
 impl Identity {
@@ -91,7 +92,7 @@ impl Identity {
                 ScanWhom::Unmatched
             },
         };
-        self.registry.look(&look, &attached.memory);
+        self.registry.look_at_all(&look, &attached.memory);
         self.climbs += 1;
         for (tid, person) in people.iter_mut() {
             person.climbed = Some(person.counts);
@@ -109,11 +110,16 @@ impl Identity {
                 .is_none_or(|before| before.pthread_id != known.pthread_id)
             {
                 person.name_attempts = NAME_ATTEMPTS;
-                builder.rename(person.index, &person.watched.facts().name, true);
+                self.somebody_new = true;
+                // The kernel's own name may be another one since the program was replaced.
+                let now = attached.process.task(*tid);
+                let name = now.map_or_else(|_| person.watched.facts().name.clone(), |it| it.name);
+                builder.rename(person.index, &name, true);
             }
             person.stale |= person.known != Some(known);
             person.known = Some(known);
             person.pthread_id = Some(known.pthread_id);
+            person.several = !found.other_states.is_empty();
             person.attempts = 0;
             for rung in &found.matched_by {
                 if !person.matched_by.contains(rung) {
@@ -122,15 +128,14 @@ impl Identity {
             }
             person.matched_by.sort_unstable();
         }
-        self.names_not_before = MonotonicNs(0);
         let now = sys::monotonic();
         let took = now.0.saturating_sub(began.0);
         self.not_before = MonotonicNs(now.0.saturating_add(took.saturating_mul(PARTS - 1)));
     }
 
-    /// Whether it is time to ask for names again.
+    /// Whether names are to be asked for: of somebody new, or again after a while.
     pub(super) fn are_names_due(&self, now: MonotonicNs) -> bool {
-        now >= self.names_not_before
+        self.somebody_new || now >= self.names_not_before
     }
 
     /// Ask for the names of threads that have none; `threading` is imported late, and a thread
@@ -143,7 +148,11 @@ impl Identity {
         people: &mut BTreeMap<Tid, Person>,
         now: MonotonicNs,
     ) {
-        self.names_not_before = MonotonicNs(now.0.saturating_add(NAME_PAUSE.0));
+        self.somebody_new = false;
+        let again = now >= self.names_not_before;
+        if again {
+            self.names_not_before = MonotonicNs(now.0.saturating_add(NAME_PAUSE.0));
+        }
         let nameless = |person: &&mut Person| person.known.is_some() && person.name_attempts > 0;
         let wanted: Vec<PthreadId> = people
             .values_mut()
@@ -155,7 +164,7 @@ impl Identity {
         }
         let names = thread_names_of(runtime, &attached.memory, &|id| wanted.contains(&id));
         for person in people.values_mut().filter(nameless) {
-            person.name_attempts -= 1;
+            person.name_attempts -= u32::from(again);
             let name = person.known.and_then(|known| names.get(&known.pthread_id));
             // Of a thread that has ended meanwhile another may have the pthread id.
             if let Some(name) = name
@@ -203,7 +212,12 @@ impl Identity {
     }
 }
 
-/// Whether a thread may have a place that is not known yet.
+/// Whether a thread may have a place that is not known yet, or another one by now: it has a state
+/// for each interpreter it has entered.
 fn is_seeker(person: &Person) -> bool {
-    person.known.is_none() && (person.attempts < ATTEMPTS || person.climbed != Some(person.counts))
+    let ran = person.climbed != Some(person.counts);
+    match person.known {
+        None => ran || person.attempts < ATTEMPTS,
+        Some(_) => ran && person.several,
+    }
 }

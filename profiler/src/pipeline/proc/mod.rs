@@ -84,6 +84,8 @@ struct Watch {
     cpu_last: Option<DurationNs>,
     first: Option<MonotonicNs>,
     rounds: u64,
+    /// Climbs in a row that could not read the interpreter.
+    failures: u32,
     ticks: u64,
     looks: u64,
     moved: u64,
@@ -115,6 +117,7 @@ impl Watch {
             cpu_last: None,
             first: None,
             rounds: 0,
+            failures: 0,
             ticks: 0,
             looks: 0,
             moved: 0,
@@ -156,6 +159,7 @@ impl Watch {
     /// The program was replaced, or its interpreter was taken down.
     fn forget_python(&mut self) {
         self.python = None;
+        self.failures = 0;
         self.by_state.clear();
         self.identity.forget(&mut self.people);
     }

@@ -47,6 +47,8 @@ pub(super) struct Person {
     /// who it is, or not any more.
     pub(super) stale: bool,
     pub(super) known: Option<Known>,
+    /// Whether it has states of other interpreters too.
+    pub(super) several: bool,
     /// As long as it lives, even if it runs no Python any more.
     pub(super) pthread_id: Option<PthreadId>,
     pub(super) matched_by: Vec<Rung>,

@@ -19,6 +19,10 @@ use crate::{
     words::{DurationNs, Generation, MonotonicNs, Tid},
 };
 
+/// How often in a row the interpreter cannot be read before it is taken for gone: taken down, or
+/// replaced with its program.
+const FAILURES: u32 = 10;
+
 impl Watch {
     /// Note who is there and what was counted for them before the watch began.
     ///
@@ -59,8 +63,13 @@ impl Watch {
         self.people = people;
         self.end_round();
         self.last = sys::monotonic();
-        self.cpu_last = sys::cpu_of(self.attached.process.pid()).or(self.cpu_last);
+        self.note_cpu();
         Ok(())
+    }
+
+    /// Note the process's own clock, which tells of threads that are gone too.
+    pub(super) fn note_cpu(&mut self) {
+        self.cpu_last = sys::cpu_of(self.attached.process.pid()).or(self.cpu_last);
     }
 
     /// Meet those who are new, part from those who are gone.
@@ -84,6 +93,10 @@ impl Watch {
     /// A thread that was there `before` the watch has a past that is not ours.
     fn welcome(&mut self, tid: Tid, before: bool) -> Option<Person> {
         let watched = self.attached.process.watch(tid).ok()?;
+        // A first thread that has ended is shown as long as the others live.
+        if watched.facts().state.has_ended() {
+            return None;
+        }
         let counts = watched.counts(&self.attached.process).ok()?;
         let now = sys::monotonic();
         let began = if before {
@@ -108,6 +121,7 @@ impl Watch {
             met: None,
             stale: false,
             known: None,
+            several: false,
             pthread_id: None,
             matched_by: Vec::new(),
             stack_pointer: None,
@@ -141,10 +155,14 @@ impl Watch {
             return;
         }
         let Ok(states) = python.runtime.thread_states(&self.attached.memory) else {
-            // It is being taken down, or the program was replaced.
-            self.forget_python();
+            // Lists that change all the time can be read another time.
+            self.failures += 1;
+            if self.failures >= FAILURES {
+                self.forget_python();
+            }
             return;
         };
+        self.failures = 0;
         // The states first and then the threads, so that the thread of each state is among them.
         if self.list().is_err() {
             return;
