@@ -80,11 +80,10 @@ pub static COUNTERS: PerCpuArray<Counters> = PerCpuArray::with_max_entries(1, 0)
 #[map]
 pub static BEATS: PerCpuArray<Beat> = PerCpuArray::with_max_entries(1, 0);
 
-/// Room to put a record together (entry 0, for the tick) and to read registers (entry 1, for the
-/// switch, and entry 2, for the census, both of which a tick may interrupt); a tick is never
-/// interrupted by another on its CPU.
+/// Room to put a record together (entry 0, for the tick) and to read a thread state (entry 1, for
+/// the switch, which a tick may interrupt); a tick is never interrupted by another on its CPU.
 #[map]
-pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(3, 0);
+pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(2, 0);
 
 /// When this CPU ticked first, how many periods that was ago at its last tick, and when it
 /// switched last.

@@ -23,17 +23,22 @@ pub fn switch(ctx: &BtfTracePointContext) {
     let now = unsafe { helpers::bpf_ktime_get_ns() };
     let prev = Task::from_argument(ctx.arg(1));
     let tgid = prev.tgid();
+    let next = Task::from_argument(ctx.arg(2));
+    let next_tgid = next.tgid();
     // One after the other: joined, the compiler tests both pointers with one `or`, which the
     // verifier refuses.
+    let mut is_target = false;
     // SAFETY: see `tick::tick`.
     if let Some(plan) = unsafe { PLANS.get(&tgid) } {
         off(plan, prev, tgid, state(ctx, prev), now);
+        is_target = true;
     }
-    let next = Task::from_argument(ctx.arg(2));
-    let tgid = next.tgid();
-    // SAFETY: as above.
-    if unsafe { PLANS.get(&tgid) }.is_some() {
-        on(next, tgid, now);
+    if next_tgid != tgid {
+        // SAFETY: as above.
+        is_target = unsafe { PLANS.get(&next_tgid) }.is_some();
+    }
+    if is_target {
+        on(next, next_tgid, now);
     }
     if let Some(beat) = BEATS.get_ptr_mut(0) {
         // SAFETY: the CPU's own value.
@@ -45,12 +50,8 @@ pub fn switch(ctx: &BtfTracePointContext) {
 #[inline(always)]
 pub fn wakeup(ctx: &BtfTracePointContext) {
     let task = Task::from_argument(ctx.arg(0));
-    let tgid = task.tgid();
-    // SAFETY: see `tick::tick`.
-    if unsafe { PLANS.get(&tgid) }.is_none() {
-        return;
-    }
-    // One that is still on its CPU, about to sleep, will not.
+    // Only threads of targets have an account. One that is still on its CPU, about to sleep, will
+    // not.
     if let Some(place) = accounts::find(task.tid())
         && !place.is_on_cpu()
         && get!(place, woken_ns) == 0
@@ -142,15 +143,19 @@ fn resume(place: Place, now: u64) {
     }
 }
 
-/// The account of the running thread for a tick: its generation, and its nanoseconds on a CPU up
-/// to `now`. Opens the account if there is none.
+/// The account of the running thread for a tick: its generation, its nanoseconds on a CPU up to
+/// `now`, and since when it has been on this one. Opens the account if there is none.
 #[inline(always)]
-pub fn at_tick(plan: &Plan, tgid: u32, tid: u32, tls_base: u64, now: u64) -> (u64, u64) {
+pub fn at_tick(plan: &Plan, tgid: u32, tid: u32, tls_base: u64, now: u64) -> (u64, u64, u64) {
     let Some(place) = running(plan, tgid, tid) else {
-        return (0, 0);
+        return (0, 0, 0);
     };
     set!(place, tls_base, tls_base);
-    (get!(place, generation), on_cpu_until(place, now))
+    (
+        get!(place, generation),
+        on_cpu_until(place, now),
+        get!(place, since),
+    )
 }
 
 /// An account's nanoseconds on a CPU, with the stretch that still runs.
@@ -187,19 +192,15 @@ fn off(plan: &Plan, task: Task, tgid: u32, state: u32, now: u64) {
     let tls_base = task.tls_base();
     set!(place, tls_base, tls_base);
     if SETTINGS.load().flags & LOOK_OFF_CPU != 0 {
-        // SAFETY: entry 1 is for the switch alone, which no other switch interrupts on its CPU.
-        if let Some(block) = SCRATCH
-            .get_ptr_mut(1)
-            .map(|scratch| unsafe { &mut (*scratch).block })
+        waits(place, task);
+        if get!(place, thread_state) == 0
+            && plan.flags & PLAN_NO_PYTHON == 0
+            // SAFETY: entry 1 is for the switch alone, which no other switch interrupts on its CPU.
+            && let Some(block) = SCRATCH.get_ptr_mut(1).map(|scratch| unsafe { &mut (*scratch).block })
+            // The thread that goes off is still the current one, and so is its memory.
+            && let Some(found) = thread_state::find(plan, tgid, tls_base, block)
         {
-            waits(place, task, block);
-            if get!(place, thread_state) == 0
-                && plan.flags & PLAN_NO_PYTHON == 0
-                // The thread that goes off is still the current one, and so is its memory.
-                && let Some(found) = thread_state::find(plan, tgid, tls_base, block)
-            {
-                set!(place, thread_state, found.addr);
-            }
+            set!(place, thread_state, found.addr);
         }
     }
     set!(place, generation, get!(place, generation) + 1);
@@ -207,19 +208,13 @@ fn off(plan: &Plan, task: Task, tgid: u32, state: u32, now: u64) {
 
 /// Note what a thread that is off the CPU waits for.
 #[inline(always)]
-pub fn waits(place: Place, task: Task, block: &mut profiler_common::walk::Block) {
-    if !task.user_registers(block) {
-        set!(place, off_syscall, -1);
-        return;
-    }
+pub fn waits(place: Place, task: Task) {
+    let user = task.user_registers();
     let offsets = OFFSETS.load();
-    set!(place, off_syscall, block.u64(offsets.regs_orig_ax) as i32);
-    set!(
-        place,
-        off_args,
-        [block.u64(offsets.regs_di), block.u64(offsets.regs_si)]
-    );
-    set!(place, off_ip, block.u64(offsets.regs_ip));
+    set!(place, off_syscall, user.get(offsets.regs_orig_ax) as i32);
+    let args = [user.get(offsets.regs_di), user.get(offsets.regs_si)];
+    set!(place, off_args, args);
+    set!(place, off_ip, user.get(offsets.regs_ip));
 }
 
 #[inline(always)]

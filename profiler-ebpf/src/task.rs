@@ -1,9 +1,7 @@
 //! Fields of the kernel's task, at the offsets that user space found in the kernel's BTF.
 
-use aya_ebpf::{bindings::task_struct, helpers};
-use profiler_common::walk::Block;
-
 use crate::maps::OFFSETS;
+use aya_ebpf::{bindings::task_struct, helpers};
 
 /// A task, as the kernel hands it to a program.
 #[derive(Clone, Copy)]
@@ -24,61 +22,69 @@ impl Task {
         Self(task)
     }
 
-    /// The 32-bit field at `offset`; 0 when it cannot be read, which no kernel does for a task.
+    /// The field of `T` at `offset`.
+    ///
+    /// A load, not a call of a helper: the verifier knows the type behind the pointer and the value
+    /// of the offset, which is a constant for it, and makes a fault read as zero.
     #[inline(always)]
-    fn u32(self, offset: u32) -> u32 {
-        // SAFETY: the helper checks the address and fails cleanly.
-        unsafe { helpers::bpf_probe_read_kernel(self.0.byte_add(offset as usize).cast::<u32>()) }
-            .unwrap_or(0)
+    fn field<T: Copy>(self, offset: u32) -> T {
+        // SAFETY: the verifier refuses a load that is not of a field of the task.
+        unsafe { self.0.byte_add(offset as usize).cast::<T>().read_volatile() }
     }
 
     /// The thread's id.
     #[inline(always)]
     pub fn tid(self) -> u32 {
-        self.u32(OFFSETS.load().task_pid)
+        self.field(OFFSETS.load().task_pid)
     }
 
     /// The process's id.
     #[inline(always)]
     pub fn tgid(self) -> u32 {
-        self.u32(OFFSETS.load().task_tgid)
+        self.field(OFFSETS.load().task_tgid)
     }
 
     /// The task state: 0 is running or preempted.
     #[inline(always)]
     pub fn state(self) -> u32 {
-        self.u32(OFFSETS.load().task_state)
+        self.field(OFFSETS.load().task_state)
     }
 
     /// Whether the task is on a CPU at the moment.
     #[inline(always)]
     pub fn is_on_cpu(self) -> bool {
-        self.u32(OFFSETS.load().task_on_cpu) != 0
+        self.field::<u32>(OFFSETS.load().task_on_cpu) != 0
     }
 
     /// `thread.fsbase`: the TLS base on x86-64, kept in the task since `arch_prctl` set it.
     #[inline(always)]
     pub fn tls_base(self) -> u64 {
-        let offset = OFFSETS.load().task_fsbase as usize;
-        // SAFETY: as in `u32`.
-        unsafe { helpers::bpf_probe_read_kernel(self.0.byte_add(offset).cast::<u64>()) }
-            .unwrap_or(0)
+        self.field(OFFSETS.load().task_fsbase)
     }
 
-    /// The registers the thread left user mode with, read into `block`; false if there are none.
+    /// The registers the thread left user mode with.
     #[inline(always)]
-    pub fn user_registers(self, block: &mut Block) -> bool {
-        // `struct pt_regs` of x86-64 is 168 bytes; BTF tells where its fields lie, not its size.
-        const PT_REGS_BYTES: u32 = 168;
-        // SAFETY: the helper takes the task the kernel gave; the read checks the address and is
-        // within the block.
+    pub fn user_registers(self) -> Registers {
+        // SAFETY: the helper takes the task the kernel gave; its result is the place at the top of
+        // the task's kernel stack, which every task has.
+        Registers(unsafe { helpers::bpf_task_pt_regs(self.0) } as *const u8)
+    }
+}
+
+/// `struct pt_regs`.
+#[derive(Clone, Copy)]
+pub struct Registers(*const u8);
+
+impl Registers {
+    /// The register at `offset`.
+    #[inline(always)]
+    pub fn get(self, offset: u32) -> u64 {
+        // SAFETY: as in `Task::field`.
         unsafe {
-            let regs = helpers::bpf_task_pt_regs(self.0);
-            helpers::generated::bpf_probe_read_kernel(
-                core::ptr::from_mut(block).cast(),
-                PT_REGS_BYTES,
-                regs as *const _,
-            ) == 0
+            self.0
+                .byte_add(offset as usize)
+                .cast::<u64>()
+                .read_volatile()
         }
     }
 }

@@ -5,7 +5,7 @@ use profiler_common::{
     loss::{Counters, NO_SCRATCH, RING_FULL},
     plan::{PLAN_NO_PYTHON, PLAN_NO_WALK, Plan},
     record::{FLAG_IN_KERNEL, KIND_SAMPLE, RecordHead, SampleRecord},
-    walk::{Block, END_NO_THREAD_STATE, END_NOT_TRIED, MAX_FRAMES, RawFrame, Walked},
+    walk::{END_NO_THREAD_STATE, END_NOT_TRIED, MAX_FRAMES, RawFrame, Walked},
 };
 
 use crate::{
@@ -32,8 +32,8 @@ pub fn tick<const LOOPS: bool>(ctx: &PerfEventContext) {
         counters.elsewhere += u64::from(periods);
         return;
     };
-    counters.ticks += u64::from(periods);
     let Some(scratch) = SCRATCH.get_ptr_mut(0) else {
+        counters.ticks += u64::from(periods);
         counters.losses[NO_SCRATCH as usize] += u64::from(periods);
         return;
     };
@@ -69,6 +69,22 @@ fn beat(now: u64) -> u32 {
     passed as u32
 }
 
+/// How many of the periods that a late tick stands for are this thread's: no more than it has been on
+/// the CPU. Before that, the CPU was idle or another's.
+#[inline(always)]
+fn own_periods(periods: u32, stretch_ns: u64) -> u32 {
+    let period = SETTINGS.load().period_ns;
+    if periods <= 1 || period == 0 {
+        return periods;
+    }
+    let most = stretch_ns / period + 1;
+    if most < u64::from(periods) {
+        most as u32
+    } else {
+        periods
+    }
+}
+
 #[inline(always)]
 #[expect(
     clippy::too_many_arguments,
@@ -86,7 +102,11 @@ fn sample<const LOOPS: bool>(
 ) {
     let task = Task::current();
     let tls_base = task.tls_base();
-    let (generation, on_cpu_ns) = switch::at_tick(plan, tgid, tid, tls_base, now);
+    let (generation, on_cpu_ns, since) = switch::at_tick(plan, tgid, tid, tls_base, now);
+    let own = own_periods(periods, now.saturating_sub(since));
+    counters.elsewhere += u64::from(periods - own);
+    counters.ticks += u64::from(own);
+    let periods = own;
     let mut record = SampleRecord {
         head: RecordHead {
             kind: KIND_SAMPLE,
@@ -103,8 +123,7 @@ fn sample<const LOOPS: bool>(
         on_cpu_ns,
         ..SampleRecord::default()
     };
-    // SAFETY: the CPU's own scratch memory, alive as long as the program; the borrow ends here.
-    registers(ctx, task, unsafe { &mut (*scratch).block }, &mut record);
+    registers(ctx, task, &mut record);
     let walked = python::<LOOPS>(plan, scratch, &mut record);
     record.walk_end = walked.end;
     record.depth = walked.depth;
@@ -131,7 +150,7 @@ fn sample<const LOOPS: bool>(
 /// The user registers: those of the interrupt when it came in user mode, else those with which
 /// the thread entered the kernel.
 #[inline(always)]
-fn registers(ctx: &PerfEventContext, task: Task, block: &mut Block, record: &mut SampleRecord) {
+fn registers(ctx: &PerfEventContext, task: Task, record: &mut SampleRecord) {
     // SAFETY: the context of a perf event program begins with the interrupted registers.
     let regs = unsafe { &(*ctx.ctx).regs };
     const USER_MODE: u64 = 3;
@@ -143,13 +162,12 @@ fn registers(ctx: &PerfEventContext, task: Task, block: &mut Block, record: &mut
     }
     record.flags |= FLAG_IN_KERNEL;
     record.syscall = -1;
-    if task.user_registers(block) {
-        let offsets = OFFSETS.load();
-        record.user_ip = block.u64(offsets.regs_ip);
-        record.user_sp = block.u64(offsets.regs_sp);
-        record.syscall = block.u64(offsets.regs_orig_ax) as i32;
-        record.syscall_arg = block.u64(offsets.regs_di);
-    }
+    let user = task.user_registers();
+    let offsets = OFFSETS.load();
+    record.user_ip = user.get(offsets.regs_ip);
+    record.user_sp = user.get(offsets.regs_sp);
+    record.syscall = user.get(offsets.regs_orig_ax) as i32;
+    record.syscall_args = [user.get(offsets.regs_di), user.get(offsets.regs_si)];
 }
 
 /// Thread state, GIL, collector, frames.

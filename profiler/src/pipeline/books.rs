@@ -89,7 +89,7 @@ pub(super) fn close(
 }
 
 /// An account's times, the stretch that still lasts included.
-fn times_until(account: &Account, end: MonotonicNs) -> Times {
+pub(super) fn times_until(account: &Account, end: MonotonicNs) -> Times {
     let running = if account.generation & 1 == 0 {
         0
     } else {

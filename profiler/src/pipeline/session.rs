@@ -12,7 +12,7 @@ use profiler_common::walk::{END_NOT_TRIED, END_UNREADABLE};
 use super::{
     attach::{AttachError, Attached},
     books::Received,
-    people::{self, People},
+    people::{self, People, Stranger},
     sampler,
     settings::{RunSettings, Walk},
     stacks::{self, ChainId, Stacks},
@@ -231,12 +231,18 @@ impl Session {
         let thread = self.people.index(
             &self.attached,
             &mut self.builder,
-            tick.tid,
-            Some(tick.sp),
-            tick.tls_base,
-            state,
+            Stranger {
+                tid: tick.tid,
+                sp: Some(tick.sp),
+                tls_base: tick.tls_base,
+                state,
+                at: tick.time,
+            },
         );
-        let weight = self.people.weigh(tick, self.settings.period());
+        let weight = {
+            let whole = self.settings.mode.looks_off_cpu();
+            self.people.weigh(tick, self.settings.period(), whole)
+        };
         let known = self.python.is_some();
         let in_gil = |futex| {
             let gils = self.python.iter().flat_map(|python| &python.gils);
@@ -396,10 +402,13 @@ impl Session {
             self.people.index(
                 &self.attached,
                 &mut self.builder,
-                *tid,
-                None,
-                tls_base,
-                state.map(|(_, state)| *state),
+                Stranger {
+                    tid: *tid,
+                    sp: None,
+                    tls_base,
+                    state: state.map(|(_, state)| *state),
+                    at: MonotonicNs(account.since),
+                },
             );
         }
         self.identify();

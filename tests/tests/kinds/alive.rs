@@ -69,7 +69,7 @@ fn a_process_whose_first_thread_has_ended_is_alive() -> Result<()> {
             let spins = functions(&dump, "spin_when_told")?;
             ensure!(spins.contains(&"spin".to_owned()), "{dump}");
             let reads = functions(&dump, "read")?;
-            ensure!(reads.first().is_some_and(|it| it == "command"), "{dump}");
+            ensure!(reads.contains(&"read".to_owned()), "{dump}");
         }
         is_profiled(target.pid(), "spin")?;
         target.tell("stop")?;

@@ -4,29 +4,31 @@
 //! same and even, they are what they were all the while. Until it moves they still are, so a
 //! thread that sleeps on costs one load a period.
 
+mod count;
+
 use profiler_common::account::{Account, STATE_STOPPED};
 use rustc_hash::FxHashMap;
 
 use super::{Python, Session};
 use crate::{
-    aggregate::{Place, ThreadIndex},
+    aggregate::ThreadIndex,
     pipeline::{
-        absence::{Absence, Away, Stretch},
-        people,
+        absence::{Absence, Meeting},
+        people::{self, Stranger},
+        sampler::futex_of,
         stacks::{self, ChainId},
     },
-    sample::{Activity, FramesFrom, Gc, Gil, Handling, Sample, Wait},
+    sample::{FramesFrom, Gc, Gil, Handling, Wait},
     source::{Accounts, Slot},
     stack::StackId,
-    target::{FdKind, TaskState, futex_of, wait_of},
-    wire::Times,
+    target::{FdKind, TaskState, wait_of},
     words::{
         CodeAddr, DurationNs, Generation, MonotonicNs, PthreadId, RemoteAddr, ThreadStateAddr, Tid,
     },
 };
 
 /// How often a thread that moved is looked at again, each time after all others.
-const PASSES: usize = 4;
+const PASSES: usize = 10;
 /// The list of thread states is read again no sooner than this.
 const STATES_PAUSE: DurationNs = DurationNs(50_000_000);
 
@@ -42,7 +44,7 @@ struct Met {
     behind: Option<ThreadIndex>,
     generation: Generation,
     since: MonotonicNs,
-    runnable: bool,
+    how: Meeting,
     /// The round of the first look.
     round: u64,
 }
@@ -53,6 +55,16 @@ struct Sleeper {
     thread: ThreadIndex,
     absence: Absence,
     met: Option<Met>,
+}
+
+impl Sleeper {
+    fn new(thread: ThreadIndex) -> Self {
+        Self {
+            thread,
+            absence: Absence::default(),
+            met: None,
+        }
+    }
 }
 
 /// All of them.
@@ -103,7 +115,7 @@ impl OffCpu {
 }
 
 impl Session {
-    /// One round: every thread that was off the CPU at `due` and still is counts once.
+    /// One round: every thread that is off the CPU counts once.
     pub(in crate::pipeline) fn look_off_cpu(&mut self, accounts: &Accounts, due: MonotonicNs) {
         self.off.round += 1;
         let mut again = Vec::new();
@@ -150,10 +162,6 @@ impl Session {
             self.off.places[slot.0 as usize] = dealt_with;
             return None;
         }
-        if account.off_state == 0 && account.since >= due.0 {
-            // It ran at that time, and more likely than not it was us who took its CPU.
-            return None;
-        }
         let Some((met, chain)) = self.look(accounts, slot, &account, due) else {
             return Some(account);
         };
@@ -166,7 +174,7 @@ impl Session {
 
     fn meet(&mut self, account: &Account, met: Met) {
         let sleeper = self.sleeper(account);
-        sleeper.absence.meet(account, met.runnable);
+        sleeper.absence.meet(account, met.how);
         sleeper.met = Some(met);
     }
 
@@ -178,23 +186,18 @@ impl Session {
             let thread = self.people.index(
                 &self.attached,
                 &mut self.builder,
-                tid,
-                None,
-                tls_base,
-                state,
+                Stranger {
+                    tid,
+                    sp: None,
+                    tls_base,
+                    state,
+                    at: MonotonicNs(account.since),
+                },
             );
-            let sleeper = Sleeper {
-                thread,
-                absence: Absence::default(),
-                met: None,
-            };
-            self.off.sleepers.insert(tid, sleeper);
+            self.off.sleepers.insert(tid, Sleeper::new(thread));
         }
-        self.off.sleepers.entry(tid).or_insert_with(|| Sleeper {
-            thread: ThreadIndex(u32::MAX),
-            absence: Absence::default(),
-            met: None,
-        })
+        let nobody = || Sleeper::new(ThreadIndex(u32::MAX));
+        self.off.sleepers.entry(tid).or_insert_with(nobody)
     }
 
     /// A thread's state: as the kernel found it, else from the list of all.
@@ -243,7 +246,7 @@ impl Session {
             behind: None,
             generation: Generation(account.generation),
             since: MonotonicNs(account.since),
-            runnable: could_run(account, due),
+            how: meeting(account, due),
             round: self.off.round,
         };
         let mut chain = None;
@@ -266,7 +269,7 @@ impl Session {
                     met.gc = Gc::Collecting;
                 }
                 chain = stacks::walk_now(&mut self.walker, memory, plan, state);
-                if let Some((futex, is_wait)) = futex_at(account)
+                if let Some((futex, is_wait)) = futex_of(syscall_of(account), account.off_args)
                     && let Some(gil) = gils.iter().find(|gil| gil.contains(futex))
                 {
                     // Who has just let it go may want it again, or be on the way to block.
@@ -311,8 +314,7 @@ impl Session {
             let kind = self.attached.process.fd_kind(tid, fd);
             kind.unwrap_or(FdKind::Unknown)
         };
-        let syscall = u32::try_from(account.off_syscall).ok();
-        wait_of(syscall, account.off_args, state, is_gil, kind)
+        wait_of(syscall_of(account), account.off_args, state, is_gil, kind)
     }
 
     /// It ran on each time it was looked at.
@@ -332,168 +334,26 @@ impl Session {
             behind: None,
             generation: Generation(account.generation),
             since: MonotonicNs(account.since),
-            runnable: could_run(account, due),
+            how: meeting(account, due),
             round: self.off.round,
         };
         self.meet(account, met);
     }
+}
 
-    /// What a thread was met in is over, if it is, and counts.
-    fn settle(&mut self, tid: Tid, account: &Account, end: Option<MonotonicNs>) {
-        let period = self.settings.period();
-        let Some(sleeper) = self.off.sleepers.get_mut(&tid) else {
-            return;
-        };
-        let over = sleeper.absence.settle(account, end, period);
-        self.count(tid, over, end.is_some());
-    }
-
-    /// The last stretch of a thread counts; `last` says that its round is over.
-    fn count(&mut self, tid: Tid, over: Option<Stretch>, last: bool) {
-        let Some(sleeper) = self.off.sleepers.get_mut(&tid) else {
-            return;
-        };
-        let thread = sleeper.thread;
-        let (Some(over), Some(met)) = (over, sleeper.met.take()) else {
-            return;
-        };
-        let looks = (self.off.round + u64::from(last)).saturating_sub(met.round);
-        let looks = u32::try_from(looks.max(1)).unwrap_or(u32::MAX);
-        self.off.looks += u64::from(looks);
-        let Away { blocked, runnable } = over.weight;
-        let runnable_looks = match over.length {
-            Some(length) if blocked > 0 && runnable > 0 => {
-                let share = length.runnable as f64 / (length.blocked + length.runnable) as f64;
-                (f64::from(looks) * share).round() as u32
-            }
-            _ if runnable > 0 || met.runnable => looks,
-            _ => 0,
-        };
-        let end = met.since.0 + blocked;
-        let parts = [
-            (
-                Activity::Blocked(met.wait),
-                looks - runnable_looks,
-                blocked,
-                end,
-            ),
-            (Activity::Runnable, runnable_looks, runnable, end + runnable),
-        ];
-        let mut walked = met.frames_from == FramesFrom::User;
-        for (activity, looks, weight, time) in parts {
-            // The first look walked; at the others the thread had not run since.
-            let first = u32::from(walked && looks > 0);
-            walked &= looks == 0;
-            let own = weight.checked_div(looks.into()).unwrap_or(0) * u64::from(first);
-            let rest_from = match met.frames_from {
-                FramesFrom::User => FramesFrom::Cached,
-                other => other,
-            };
-            for (ticks, weight, frames_from) in [
-                (first, own, FramesFrom::User),
-                (looks - first, weight - own, rest_from),
-            ] {
-                if ticks == 0 && weight == 0 {
-                    continue;
-                }
-                let sample = Sample {
-                    time: MonotonicNs(time),
-                    pid: self.attached.process.pid(),
-                    tid,
-                    cpu: None,
-                    ticks,
-                    weight: DurationNs(weight),
-                    activity,
-                    gil: met.gil,
-                    gc: met.gc,
-                    handling: met.handling,
-                    generation: met.generation,
-                };
-                let place = Place {
-                    thread,
-                    stack: met.stack,
-                    frames_from,
-                    behind: met.behind,
-                };
-                self.builder.add(place, &sample);
-            }
-        }
-    }
-
-    /// A thread is gone: all of its time off the CPU counts.
-    pub(super) fn gone_off_cpu(&mut self, tid: Tid, times: Times, now: MonotonicNs) {
-        let period = self.settings.period();
-        let away = Away {
-            blocked: times.blocked.0,
-            runnable: times.runnable.0,
-        };
-        let Some(sleeper) = self.off.sleepers.get_mut(&tid) else {
-            return;
-        };
-        let over = sleeper.absence.settle_for_good(away, period);
-        self.count(tid, over, false);
-        self.count_rest(tid, now);
-        self.off.sleepers.remove(&tid);
-    }
-
-    /// The run is over: what still lasts counts up to now.
-    pub(in crate::pipeline) fn end_off_cpu(&mut self, accounts: &Accounts, now: MonotonicNs) {
-        if !self.settings.mode.looks_off_cpu() {
-            return;
-        }
-        for (tid, account) in accounts.of(self.pid()) {
-            self.sleeper(&account);
-            self.settle(tid, &account, Some(now));
-            self.count_rest(tid, now);
-        }
-    }
-
-    /// What was counted for a thread and met by no look.
-    fn count_rest(&mut self, tid: Tid, now: MonotonicNs) {
-        let Some(sleeper) = self.off.sleepers.get_mut(&tid) else {
-            return;
-        };
-        let thread = sleeper.thread;
-        let Away { blocked, runnable } = sleeper.absence.rest();
-        let stack = stacks::between_looks(&mut self.builder);
-        for (activity, weight) in [
-            (Activity::Blocked(Wait::Unknown), blocked),
-            (Activity::Runnable, runnable),
-        ] {
-            if weight == 0 {
-                continue;
-            }
-            let sample = Sample {
-                time: now,
-                pid: self.attached.process.pid(),
-                tid,
-                cpu: None,
-                ticks: 0,
-                weight: DurationNs(weight),
-                activity,
-                gil: Gil::Unknown,
-                gc: Gc::Unknown,
-                handling: Handling::Unknown,
-                generation: Generation(0),
-            };
-            let place = Place {
-                thread,
-                stack,
-                frames_from: FramesFrom::None,
-                behind: None,
-            };
-            self.builder.add(place, &sample);
-        }
+/// How a look that was due at that time came upon a thread.
+const fn meeting(account: &Account, due: MonotonicNs) -> Meeting {
+    if account.off_state == 0 && account.since >= due.0 {
+        // More likely than not it was us who took its CPU.
+        Meeting::Preempted
+    } else if account.off_state == 0 || (account.woken_ns != 0 && account.woken_ns <= due.0) {
+        Meeting::Runnable
+    } else {
+        Meeting::Blocked
     }
 }
 
-/// Whether a thread off the CPU could run at that time.
-const fn could_run(account: &Account, at: MonotonicNs) -> bool {
-    account.off_state == 0 || (account.woken_ns != 0 && account.woken_ns <= at.0)
-}
-
-/// The futex word that the system call is about in which a thread went off the CPU, asleep or
-/// preempted; and whether it is there to wait.
-fn futex_at(account: &Account) -> Option<(RemoteAddr, bool)> {
-    futex_of(u32::try_from(account.off_syscall).ok(), account.off_args)
+/// The system call in which a thread went off the CPU, asleep or preempted.
+fn syscall_of(account: &Account) -> Option<u32> {
+    u32::try_from(account.off_syscall).ok()
 }
