@@ -142,6 +142,8 @@ pub fn python_of(user: u32) -> Option<Python> {
     let found = pythons::required().iter().rev().find_map(|python| {
         let mut theirs = python.clone();
         theirs.command = as_user(user, &[]);
+        // `setpriv` itself still finds a program that its user may not; what it starts does not.
+        theirs.command.push("env".to_owned());
         theirs.command.extend(python.command.iter().cloned());
         let (first, rest) = theirs.command.split_first()?;
         let outcome = Command::new(first)

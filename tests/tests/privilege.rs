@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use tests::privilege::{Copy, NOBODY, SOMEBODY, as_root_without, as_user, python_of};
-use tests::pythons;
+use tests::pythons::{self, Python};
 use tests::rung::{self, Rung};
 use tests::target::Target;
 
@@ -29,10 +29,13 @@ struct Bench {
 impl Bench {
     /// A busy process of a user, root's for none; nothing where there is no such Python.
     fn new(user: Option<u32>) -> Result<Option<Self>> {
-        let python = match user {
-            Some(user) => python_of(user),
-            None => pythons::any().cloned(),
-        };
+        match user {
+            Some(user) => Self::on(python_of(user)),
+            None => Self::on(pythons::any().cloned()),
+        }
+    }
+
+    fn on(python: Option<Python>) -> Result<Option<Self>> {
         let Some(python) = python else {
             return Ok(None);
         };
@@ -92,7 +95,6 @@ fn root_needs_bpf_and_perfmon_and_nothing_else_for_its_own() -> Result<()> {
     };
     for unneeded in [
         "sys_admin",
-        "sys_ptrace",
         "sys_resource",
         "syslog",
         "dac_override",
@@ -116,6 +118,31 @@ fn root_needs_bpf_and_perfmon_and_nothing_else_for_its_own() -> Result<()> {
         ensure!(!finished.stdout.contains(other), "{finished:?}");
     }
     Ok(())
+}
+
+#[test]
+fn a_process_that_can_do_more_takes_sys_ptrace() -> Result<()> {
+    if !rung::reached(Rung::Kernel) {
+        return Ok(());
+    }
+    let without = as_root_without(&["sys_ptrace"]);
+    let Some(more) = Bench::new(None)? else {
+        return Ok(());
+    };
+    let who = more.target.pid().to_string();
+    for arguments in [BPF.as_slice(), &AUTO, &PROC] {
+        let words = [who.as_str(), "may not look into", "CAP_SYS_PTRACE"];
+        more.check(&without, arguments, Refused(&words))?;
+    }
+    let equal = pythons::any().cloned().map(|python| Python {
+        command: [without.clone(), python.command.clone()].concat(),
+        ..python
+    });
+    let Some(equal) = Bench::on(equal)? else {
+        return Ok(());
+    };
+    equal.check(&without, &BPF, Exact)?;
+    equal.check(&without, &PROC, Estimated(&[]))
 }
 
 #[test]
