@@ -152,7 +152,9 @@ pub fn python_of(user: u32) -> Option<Python> {
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .status();
-        outcome.is_ok_and(|status| status.success()).then_some(theirs)
+        outcome
+            .is_ok_and(|status| status.success())
+            .then_some(theirs)
     });
     if found.is_none() {
         leave_out("there is no Python that other users can run");

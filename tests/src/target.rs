@@ -31,10 +31,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     ),
     ("c_call.py", include_str!("../targets/c_call.py")),
     ("count_work.py", include_str!("../targets/count_work.py")),
-    (
-        "deny_vm_readv.py",
-        include_str!("../targets/deny_vm_readv.py"),
-    ),
+    ("deny_call.py", include_str!("../targets/deny_call.py")),
     ("exceptions.py", include_str!("../targets/exceptions.py")),
     ("gap_meter.c", include_str!("../targets/gap_meter.c")),
     ("gap_meter.py", include_str!("../targets/gap_meter.py")),

@@ -28,13 +28,15 @@ def work_3(n):
 
 started = 0
 
+# Most are over before anybody has asked who they are, the last ones seldom.
+WORKS = [(work_0, 5000), (work_1, 20000), (work_2, 100000), (work_3, 1000000)]
+
 
 def churn():
     global started
-    works = [work_0, work_1, work_2, work_3]
     while not stop:
         threads = [
-            threading.Thread(target=work, name=work.__name__, args=(20000,)) for work in works
+            threading.Thread(target=work, name=work.__name__, args=(n,)) for work, n in WORKS
         ]
         for thread in threads:
             thread.start()

@@ -288,9 +288,8 @@ fn doctor_names_what_is_missing_and_the_line_for_each_way_to_run_it() -> Result<
     Ok(())
 }
 
-/// An interpreter's filter answers `process_vm_readv` with EPERM, as those of container runtimes do.
 #[test]
-fn doctor_says_when_memory_is_read_through_its_file() -> Result<()> {
+fn what_a_seccomp_filter_refuses_is_said_and_done_another_way() -> Result<()> {
     if !rung::reached(Rung::Kernel) {
         return Ok(());
     }
@@ -301,14 +300,71 @@ fn doctor_says_when_memory_is_read_through_its_file() -> Result<()> {
         rung::leave_out("the interpreter is not started by its path");
         return Ok(());
     };
-    let (_folder, filter) = tests::target::lay_out(python, "deny_vm_readv.py")?;
-    let copy = Copy::make()?;
-    let before = [program.clone(), filter.to_string_lossy().into_owned()];
-    let finished = copy.run(&before, &["doctor"])?;
+    let (_folder, filter) = tests::target::lay_out(python, "deny_call.py")?;
+    let filter = filter.to_string_lossy().into_owned();
+    let without = |call: &str| [program, &filter, call].map(str::to_owned);
+    let Some(bench) = Bench::new(None)? else {
+        return Ok(());
+    };
+    let no_readv = without("process_vm_readv");
+    let finished = bench.copy.run(&no_readv, &["doctor"])?;
     ensure!(finished.status.code() == Some(0), "{finished:?}");
     let said = "process_vm_readv: refused";
     ensure!(finished.stdout.contains(said), "{finished:?}");
+    bench.check(&no_readv, &BPF, Exact)?;
+    bench.check(&no_readv, &PROC, Estimated(&[]))?;
+
+    let no_bpf = without("bpf");
+    let words = ["seccomp", "--security-opt seccomp=unconfined"];
+    let finished = bench.copy.run(&no_bpf, &["doctor"])?;
+    ensure!(finished.status.code() == Some(1), "{finished:?}");
+    let says = |word: &&str| finished.stdout.contains(*word);
+    ensure!(words.iter().all(says), "{finished:?}");
+    bench.check(&no_bpf, &BPF, Refused(&words))?;
+    bench.check(&no_bpf, &AUTO, Estimated(&words))
+}
+
+#[test]
+fn in_a_pid_namespace_of_its_own_nothing_is_exact_and_it_says_why() -> Result<()> {
+    if !rung::reached(Rung::Kernel) {
+        return Ok(());
+    }
+    let Some(python) = pythons::any() else {
+        return Ok(());
+    };
+    let [interpreter] = python.command.as_slice() else {
+        rung::leave_out("the interpreter is not started by its path");
+        return Ok(());
+    };
+    let copy = Copy::make()?;
+    let before = ["unshare", "--pid", "--fork", "--mount-proc"].map(str::to_owned);
+    let source = "import time\nwhile time.process_time() < 0.5:\n    pass";
+    let run = |engine: &str| {
+        let words = ["run", "--engine", engine, "--", interpreter, "-c", source];
+        copy.run(&before, &words)
+    };
+    let refused = run("bpf")?;
+    ensure!(refused.status.code() == Some(1), "{refused:?}");
+    let estimated = run("auto")?.success()?;
+    ensure!(estimated.stdout.contains("<module>"), "{estimated:?}");
+    for finished in [refused, estimated] {
+        let said = finished.stderr.contains("--pid=host");
+        ensure!(said, "{finished:?}");
+    }
     Ok(())
+}
+
+#[test]
+fn where_the_kernels_own_walk_is_asked_for_there_is_no_estimate() -> Result<()> {
+    if !rung::reached(Rung::Kernel) {
+        return Ok(());
+    }
+    let Some(bench) = Bench::new(None)? else {
+        return Ok(());
+    };
+    let without = as_root_without(&["bpf", "sys_admin"]);
+    let words = ["CAP_BPF is missing"];
+    bench.check(&without, &["--walk", "kernel"], Refused(&words))
 }
 
 #[test]
@@ -327,7 +383,11 @@ fn in_a_user_namespace_nothing_is_exact_and_it_says_why() -> Result<()> {
     let copy = Copy::make()?;
     let interpreter = python.command.last().context("an interpreter")?;
     let source = "import time\nwhile time.process_time() < 0.5:\n    pass";
-    let before = [as_user(NOBODY, &[]), vec!["unshare".into(), "--user".into()]].concat();
+    let before = [
+        as_user(NOBODY, &[]),
+        vec!["unshare".into(), "--user".into()],
+    ]
+    .concat();
     let finished = copy.run(&before, &["run", "--", interpreter, "-c", source])?;
     let finished = finished.success()?;
     ensure!(finished.stderr.contains("user namespace"), "{finished:?}");

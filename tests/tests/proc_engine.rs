@@ -48,7 +48,9 @@ fn origin(python: &Python, mode: &str) -> Result<(Finished, Vec<Account>, f64)> 
 
 fn of<'a>(accounts: &'a [Account], name: &str) -> Result<&'a Account> {
     let mut named = accounts.iter().filter(|account| account.name == name);
-    named.next().with_context(|| format!("no account of {name}"))
+    named
+        .next()
+        .with_context(|| format!("no account of {name}"))
 }
 
 fn shares_and_accounts_are_true(python: &Python) -> Result<()> {
@@ -76,7 +78,10 @@ fn shares_and_accounts_are_true(python: &Python) -> Result<()> {
         ensure!(thread.pthread_id == Some(account.ident), "{thread:?}");
         let (sampled, scheduled) = (thread.sampled_s(), thread.scheduler_s()?);
         let told = format!("{account:?} is {thread:?}, {stolen} s stolen");
-        ensure!((sampled - scheduled).abs() <= scheduled * ONE_PERCENT, "{told}");
+        ensure!(
+            (sampled - scheduled).abs() <= scheduled * ONE_PERCENT,
+            "{told}"
+        );
         // Its end comes between two looks.
         let period = ledger.period_ns as f64 / 1e9;
         let most = account.cpu_s * ONE_PERCENT + 2.0 * period + TICK_S + stolen;
@@ -85,7 +90,10 @@ fn shares_and_accounts_are_true(python: &Python) -> Result<()> {
     // It starts two threads and joins them.
     let main = of(&accounts, "main")?;
     let thread = ledger.thread(main.tid).context("no main thread")?;
-    ensure!(thread.sampled_s() <= main.cpu_s + 2.0 * TICK_S, "{thread:?}");
+    ensure!(
+        thread.sampled_s() <= main.cpu_s + 2.0 * TICK_S,
+        "{thread:?}"
+    );
     Ok(())
 }
 
@@ -131,7 +139,8 @@ fn all_time_of_every_thread_is_told_and_what_it_waited_for() -> Result<()> {
     let (finished, accounts, stolen) = origin(python, "wall")?;
     let ledger = finished.ledger()?;
     books_balance(&ledger)?;
-    ensure!(ledger.ticks > 0 && ledger.looks > 0, "{ledger:?}");
+    // Where the profiler has to take its CPU from them, those who run are found preempted.
+    ensure!(ledger.looks > 0, "{ledger:?}");
     for name in WORKERS.iter().copied().chain(["main"]) {
         let account = of(&accounts, name)?;
         let thread = ledger.thread(account.tid).context("its thread")?;
@@ -210,7 +219,9 @@ fn a_short_threads_work_is_nobody_elses() -> Result<()> {
         for stack in &folded.stacks {
             let thread = stack.frames.first().context("a stack without its thread")?;
             for frame in stack.frames.iter().skip(1) {
-                let Some((work, _)) = frame.split_once(" (").filter(|it| it.0.starts_with("work_"))
+                let Some((work, _)) = frame
+                    .split_once(" (")
+                    .filter(|it| it.0.starts_with("work_"))
                 else {
                     continue;
                 };
@@ -225,7 +236,11 @@ fn a_short_threads_work_is_nobody_elses() -> Result<()> {
                 right += u32::from(is_own);
             }
         }
-        ensure!(right > 0, "on {}: no work was seen: {folded:?}", python.label);
+        ensure!(
+            right > 0,
+            "on {}: no work was seen: {folded:?}",
+            python.label
+        );
     }
     Ok(())
 }
@@ -277,13 +292,14 @@ fn memory_that_may_not_be_read_at_once_is_read_through_its_file() -> Result<()> 
         rung::leave_out("the interpreter is not started by its path");
         return Ok(());
     };
-    let (_folder, filter) = target::lay_out(python, "deny_vm_readv.py")?;
+    let (_folder, filter) = target::lay_out(python, "deny_call.py")?;
     let mut target = Target::start(python, "spin.py", &["5"])?;
     target.tell("go")?;
     target.expect("running")?;
     let files = tempfile::tempdir()?;
     let mut run = std::process::Command::new(program);
-    run.arg(&filter).arg(profiler::binary()?);
+    run.arg(&filter).arg("process_vm_readv");
+    run.arg(profiler::binary()?);
     run.args(["run", "--engine", "proc", "-d", "1"]);
     run.args(["--pid", &target.pid().to_string()]);
     run.arg("--ledger").arg(files.path().join("ledger.json"));
@@ -308,7 +324,10 @@ fn a_process_whose_first_thread_has_ended_is_as_alive_as_any() -> Result<()> {
         ensure!(finished.folded()?.with("spin") > 0, "{ledger:?}");
         let main = target.ready()["main"].as_i64().context("its main thread")?;
         let ghost = ledger.thread(main);
-        ensure!(ghost.is_none(), "{mode}: the ended thread has time: {ghost:?}");
+        ensure!(
+            ghost.is_none(),
+            "{mode}: the ended thread has time: {ghost:?}"
+        );
     }
     Ok(())
 }
@@ -319,7 +338,9 @@ fn each_interpreter_of_a_process_is_seen() -> Result<()> {
         return Ok(());
     }
     // Before 3.12 nothing tells which of its interpreters a thread without the GIL is in.
-    let newer = pythons::required().iter().filter(|it| it.minor() >= (3, 12));
+    let newer = pythons::required()
+        .iter()
+        .filter(|it| it.minor() >= (3, 12));
     for python in newer {
         let mut target = Target::start(python, "sub_interpreters.py", &[])?;
         let mut clock = Target::start(python, "count_work.py", &["1"])?;
@@ -334,7 +355,11 @@ fn each_interpreter_of_a_process_is_seen() -> Result<()> {
         books_balance(&ledger)?;
         for inner in ["inner_first", "inner_second", "inner_third"] {
             let share = folded.with(inner) as f64 / 1e9 / ledger.duration_s;
-            ensure!(share > 0.7, "on {}: {inner} has {share}: {folded:?}", python.label);
+            ensure!(
+                share > 0.7,
+                "on {}: {inner} has {share}: {folded:?}",
+                python.label
+            );
         }
     }
     Ok(())

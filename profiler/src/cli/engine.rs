@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 
 use super::settings::{Engine, RunPlan};
 use crate::{
-    pipeline,
+    pipeline::Walk,
     source::{Kernel, KernelError, KernelOptions, TickProgram, capabilities},
 };
 
@@ -30,7 +30,8 @@ pub(super) fn choose(plan: &RunPlan) -> Result<Chosen> {
     } else {
         "process ids mean something else in this pid namespace than to the kernel: start the container with the host's pid namespace (`docker run --pid=host`, `hostPID: true`)".to_owned()
     };
-    if plan.engine == Engine::Bpf {
+    // Where a walk by eBPF's means is asked for, nothing else is that.
+    if plan.engine == Engine::Bpf || plan.run.walk != Walk::Auto {
         bail!("{why_not}");
     }
     eprintln!(
@@ -55,7 +56,7 @@ fn load(plan: &RunPlan) -> Result<Kernel, KernelError> {
 /// Wake the profiler at every sample when it walks itself, else when an eighth of the ring waits.
 fn wake_bytes(plan: &RunPlan) -> u32 {
     match plan.run.walk {
-        pipeline::Walk::User => 0,
-        pipeline::Walk::Auto | pipeline::Walk::Kernel => plan.ring_bytes / 8,
+        Walk::User => 0,
+        Walk::Auto | Walk::Kernel => plan.ring_bytes / 8,
     }
 }

@@ -107,6 +107,13 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
             args.ring_bytes
         ));
     }
+    if args.engine == EngineArg::Proc && args.walk != WalkArg::Auto {
+        return wrong(
+            "--walk says where the bpf engine reads stacks, and --engine proc reads all of them \
+             from outside: leave one of the two out"
+                .to_owned(),
+        );
+    }
     let outputs = outputs(args)?;
     let mut files: Vec<&PathBuf> = outputs.iter().map(|(path, _)| path).collect();
     files.extend(&args.ledger);
@@ -259,6 +266,7 @@ mod tests {
             ("run --pid 1 -d soon", "write 10, 10s"),
             ("run --pid 1 --max-depth 1", "give 2 to 512"),
             ("run --pid 1 --ring-bytes 5", "at least 65536"),
+            ("run --pid 1 --engine proc --walk kernel", "leave one of"),
             ("run --pid 1 -o profile.xyz", "profile.xyz"),
             ("run --pid 1 -o a.json --ledger a.json", "named twice"),
         ];

@@ -277,7 +277,7 @@ pub fn docker_flags(names: &[&str]) -> String {
 
 /// A capability's name without its prefix, as container runtimes have it.
 #[must_use]
-pub fn short<'a>(name: &'a str) -> &'a str {
+pub fn short(name: &str) -> &str {
     name.strip_prefix("CAP_").unwrap_or(name)
 }
 
