@@ -82,10 +82,12 @@ fn shares_and_accounts_are_true(python: &Python) -> Result<()> {
             (sampled - scheduled).abs() <= scheduled * ONE_PERCENT,
             "{told}"
         );
-        // Its end comes between two looks.
-        let period = ledger.period_ns as f64 / 1e9;
-        let most = account.cpu_s * ONE_PERCENT + 2.0 * period + TICK_S + stolen;
-        ensure!((scheduled - account.cpu_s).abs() <= most, "{told}");
+        // Its end comes between two looks; what it did since the last one is nobody's.
+        let most = account.cpu_s * ONE_PERCENT + TICK_S + stolen;
+        let unsampled = ledger.unsampled.on_cpu_ns as f64 / 1e9;
+        ensure!(scheduled <= account.cpu_s + most, "{told}");
+        let told = format!("{told}, {unsampled} s unsampled");
+        ensure!(scheduled >= account.cpu_s - most - unsampled, "{told}");
     }
     // It starts two threads and joins them.
     let main = of(&accounts, "main")?;
@@ -156,8 +158,11 @@ fn all_time_of_every_thread_is_told_and_what_it_waited_for() -> Result<()> {
         let most = lived * ONE_PERCENT + 2.0 * ledger.period_ns as f64;
         ensure!((sampled - lived).abs() <= most, "{told}");
     }
+    // What it wants afterwards, a CPU and the GIL, is in its clock too.
+    let truth = of(&accounts, "half_sleep")?.spent("sleep")?;
     let slept = ledger.blocked.get("sleep").copied().unwrap_or(0) as f64 / 1e9;
-    ensure!(slept > 0.55, "slept for {slept} s: {ledger:?}");
+    let told = format!("slept for {slept} s of {truth}: {ledger:?}");
+    ensure!(slept > 0.5 * truth && slept < 1.5 * truth, "{told}");
     let joined = finished.folded()?.with("join") as f64;
     let main = ledger.thread(of(&accounts, "main")?.tid).context("main")?;
     // The rest of its life it waits for a line.
@@ -189,10 +194,13 @@ fn who_holds_the_gil_and_who_waits_is_seen() -> Result<()> {
         of_it.map(|stack| stack.count).sum::<u64>() as f64 / 1e9
     };
     let (held, waited) = (side("[holds the GIL]"), side("[waits for the GIL]"));
-    let told = format!("held {held} s, waited {waited} s: {ledger:?}");
-    // One of the two has it at any time, but for the moments of handing it on.
-    ensure!(held > 0.7 * ledger.duration_s, "{told}");
-    ensure!(held < 1.2 * ledger.duration_s, "{told}");
+    let runnable = ledger.threads.iter().map(|it| it.sampled_runnable_ns);
+    let runnable = runnable.sum::<u64>() as f64 / 1e9;
+    let told = format!("held {held} s, waited {waited} s, runnable {runnable} s: {ledger:?}");
+    // One of the two has it at any time, but for the moments of handing it on. Who waits for it
+    // wakes every 5 ms, and whether one without a CPU did that or has it, few looks tell.
+    ensure!(held > 0.7 * ledger.duration_s - 0.5 * runnable, "{told}");
+    ensure!(held < 1.2 * ledger.duration_s + 0.5 * runnable, "{told}");
     ensure!(waited > 0.0, "{told}");
     Ok(())
 }
@@ -264,7 +272,8 @@ spin()";
     ensure!(finished.status.code() == Some(0), "{finished:?}");
     let folded = tests::folded::Folded::read(std::path::Path::new(path))?;
     let spun = folded.with("spin") as f64 / 1e9;
-    ensure!((0.3..0.6).contains(&spun), "spun for {spun} s: {folded:?}");
+    // Until the interpreter is found it is nobody's.
+    ensure!((0.1..0.6).contains(&spun), "spun for {spun} s: {folded:?}");
     Ok(())
 }
 

@@ -42,8 +42,8 @@ pub struct Ledger {
     /// How often the `proc` engine looked at all threads; none with another.
     #[serde(default)]
     pub rounds: Option<u64>,
-    /// Ticks that found a thread of the target. Of the `proc` engine: looks at a thread that had
-    /// been on a CPU since the last one.
+    /// Ticks that found a thread of the target. Of the `proc` engine: looks at a thread that was
+    /// on a CPU or, in `cpu` mode, had been since the last one and was found waiting for it.
     pub ticks: u64,
     /// Looks at threads off the CPU, one for each period; none in `cpu` mode.
     #[serde(default)]

@@ -56,7 +56,7 @@ pub const PRIVILEGES: [Privilege; 5] = [
         name: "CAP_SYS_PTRACE",
         for_programs: false,
         is_extra: false,
-        without: "only processes of the profiler's own user can be read",
+        without: "of processes, only those of the profiler's own user that have no more capabilities than it can be read",
     },
     Privilege {
         bit: 2,
