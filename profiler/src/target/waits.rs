@@ -133,17 +133,6 @@ pub fn wait_of(
     }
 }
 
-/// The futex word that a system call is about, and whether the call is there to wait for it.
-#[must_use]
-pub fn futex_of(syscall: Option<u32>, args: [u64; 2]) -> Option<(RemoteAddr, bool)> {
-    // `FUTEX_WAIT`, `FUTEX_WAIT_BITSET` and `FUTEX_LOCK_PI` of `include/uapi/linux/futex.h`; the
-    // bits above say which clock and whose futex it is.
-    const WAITING: [u64; 3] = [0, 9, 6];
-    let [word, operation] = args;
-    (syscall == Some(Sysno::futex as u32))
-        .then(|| (RemoteAddr(word), WAITING.contains(&(operation & 0x7f))))
-}
-
 /// `F_SETLKW` and `F_OFD_SETLKW` of `fcntl`, the only two that wait.
 const LOCKING_COMMANDS: [u32; 2] = [7, 38];
 

@@ -10,11 +10,14 @@ use super::{
 };
 use crate::{
     cpython::{GilLock, StateNow},
-    pipeline::stacks::{self, ChainId},
+    pipeline::{
+        sampler::futex_of,
+        stacks::{self, ChainId},
+    },
     pystack::Chain,
     sample::{Activity, FramesFrom, Gc, Gil, Handling, Wait},
     stack::StackId,
-    target::{Counts, FdKind, InKernel, Standing, TargetError, TaskState, futex_of, wait_of},
+    target::{Counts, FdKind, InKernel, Standing, TargetError, TaskState, wait_of},
     words::{Generation, RemoteAddr, ThreadStateAddr},
 };
 
