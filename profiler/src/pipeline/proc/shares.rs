@@ -62,7 +62,8 @@ pub(super) struct Shares {
     began: Reading,
     last: Reading,
     found: Option<Found>,
-    /// Since when it waits for a CPU: the scheduler counts that only once it has got one.
+    /// Since when it is seen to wait for a CPU: the scheduler counts that only once it has got
+    /// one. How long it did before it was first seen to is not known until then.
     waits_since: Option<MonotonicNs>,
     /// All time by kind up to the last look.
     known: Signed,
@@ -117,27 +118,28 @@ impl Shares {
     fn count(&mut self, reading: Reading, found: Option<Found>) -> Signed {
         let ran = since(reading.on_cpu.0, self.last.on_cpu.0);
         self.waits_since = match (found, self.waits_since) {
-            (Some(Found::Runnable), Some(since)) if ran == 0 => Some(since),
-            // It was woken at some time since, or went off its CPU after what it ran.
-            (Some(Found::Runnable), _) if self.found == Some(Found::Blocked) => Some(reading.at),
-            (Some(Found::Runnable), _) => {
-                let at = self.last.at.0.saturating_add(ran.unsigned_abs());
-                Some(MonotonicNs(at.min(reading.at.0)))
-            }
-            (None, waits) => waits,
-            (Some(Found::OnCpu | Found::Blocked), _) => None,
+            (Some(Found::Runnable) | None, Some(since)) if ran == 0 => Some(since),
+            (Some(Found::Runnable), _) => Some(reading.at),
+            _ => None,
         };
-        let waiting = self
-            .waits_since
-            .map_or(0, |since| reading.at.0.saturating_sub(since.0));
         let on_cpu = since(reading.on_cpu.0, self.began.on_cpu.0);
         let delay = since(reading.run_delay.0, self.began.run_delay.0);
-        let runnable = delay.saturating_add_unsigned(waiting);
         let all = since(reading.at.0, self.began.at.0);
+        // Blocked, or what it waits still.
+        let off = all.saturating_sub(on_cpu).saturating_sub(delay);
+        let (waiting, blocked) = match (self.waits_since, found) {
+            (None, _) => (0, off),
+            (Some(began), Some(_)) => {
+                let waiting = since(reading.at.0, began.0);
+                (waiting, self.known.blocked.min(off.saturating_sub(waiting)))
+            }
+            // Nobody will tell any more since when.
+            (Some(_), None) => (off.saturating_sub(self.known.blocked), self.known.blocked),
+        };
         let known = Signed {
             on_cpu,
-            runnable,
-            blocked: all.saturating_sub(on_cpu).saturating_sub(runnable),
+            runnable: delay.saturating_add(waiting),
+            blocked,
         };
         let fresh = Signed {
             on_cpu: known.on_cpu.saturating_sub(self.known.on_cpu),

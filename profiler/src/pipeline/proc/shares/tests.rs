@@ -198,7 +198,7 @@ fn a_thread_that_waits_for_a_cpu_all_the_time_is_not_blocked() {
     assert_eq!(handed.now.on_cpu, 10);
     // It left its CPU after 2 and waits; nothing is counted until it has one again.
     let handed = shares.hand_out(at(20, 12, 0), Some(Found::Runnable));
-    assert_eq!((handed.now.on_cpu, handed.now.runnable), (2, 8));
+    assert_eq!((handed.now.on_cpu, handed.now.runnable), (2, 0));
     let handed = shares.hand_out(at(30, 12, 0), Some(Found::Runnable));
     assert_eq!(
         handed.now,
@@ -209,7 +209,7 @@ fn a_thread_that_waits_for_a_cpu_all_the_time_is_not_blocked() {
     );
     let handed = shares.hand_out(at(40, 15, 25), Some(Found::OnCpu));
     assert_eq!(handed.now.on_cpu, 3);
-    assert_eq!(handed.before.runnable, 7);
+    assert_eq!(handed.before.runnable, 15);
     let handed = shares.hand_out(at(50, 20, 25), Some(Found::Blocked));
     assert_eq!(handed.before.on_cpu, 5);
     assert_eq!(handed.now.blocked, 5);
@@ -224,6 +224,30 @@ fn a_thread_that_waits_for_a_cpu_all_the_time_is_not_blocked() {
         }
     );
     assert_eq!(lived, DurationNs(50));
+}
+
+#[test]
+fn what_passed_unseen_before_a_wait_for_a_cpu_is_no_such_wait() {
+    const LONG: u64 = 11_000 * MS;
+    let at = |at: u64, on_cpu: u64, run_delay: u64| Reading {
+        at: MonotonicNs(at),
+        on_cpu: DurationNs(on_cpu),
+        run_delay: DurationNs(run_delay),
+    };
+    let mut shares = Shares::new(Reading::default());
+    let mut all = Vec::new();
+    let mut look = |reading: Reading, found: Option<Found>| {
+        let handed = shares.hand_out(reading, found);
+        all.extend([handed.before, handed.now]);
+        shares.rest()
+    };
+    look(at(MS, 0, 0), Some(Found::Runnable));
+    // Nobody looked for long; it ran a little, slept, and was woken a moment ago.
+    look(at(LONG, 2 * MS, MS), Some(Found::Runnable));
+    let rest = look(at(LONG + 2 * MS, 3 * MS, 2 * MS), None);
+    let all = sum(&[sum(&all), rest]);
+    assert_eq!((all.on_cpu, all.runnable), (3 * MS, 2 * MS));
+    assert_eq!(all.blocked, LONG - 3 * MS);
 }
 
 #[test]
