@@ -286,7 +286,7 @@ fn estimates_are_called_estimates_and_the_report_says_what_is_exact() -> Result<
     let pid = target.pid().to_string();
     let words = ["run", "--engine", "proc", "-d", "1", "--pid", &pid];
     let finished = profiler::run(&words)?.success()?;
-    for said in ["their frames are estimated", "`--engine bpf`"] {
+    for said in ["frames are estimated", "`--engine bpf`"] {
         ensure!(finished.stdout.contains(said), "{finished:?}");
     }
     let path = finished.files().join("profile.txt");

@@ -222,13 +222,21 @@ impl Ledger {
         if n == 0 && !of_proc {
             return None;
         }
-        let mut text = format!(
-            "{} of samples ({}) were read while the thread ran: their frames are estimated",
-            percent(n, self.samples),
-            ticks(n),
-        );
+        let mut text = if n == 0 {
+            "no sample was read while its thread ran, so no frames are estimated".to_owned()
+        } else {
+            format!(
+                "{} of samples ({}) were read while the thread ran: their frames are estimated",
+                percent(n, self.samples),
+                ticks(n),
+            )
+        };
         if of_proc {
-            text += ", since there is no eBPF";
+            text += if n == 0 {
+                ", though there is no eBPF"
+            } else {
+                ", since there is no eBPF"
+            };
             text += &match &self.why_not_bpf {
                 Some(why) => format!(": {why}"),
                 None => String::from(" (`--engine bpf` reads them exactly)"),

@@ -4,8 +4,10 @@
 //! doing at one instant. Time of a kind belongs to the look at its end if that found this kind,
 //! else to the look before it, else it waits in a pool for the next look that does. A look that
 //! finds a thread in what it does seldom stands for the moments that no look met, and takes from
-//! the pool; one that finds it in what it does all the time stands for itself. So the weights of
-//! a thread sum to what the scheduler counted, and neither long nor short stretches gain.
+//! the pool; one that finds it in what it does all the time stands for itself. What passed unseen
+//! before a thread is found waiting for a CPU is neither until it has got one, and the scheduler
+//! has counted how long that took. So the weights of a thread sum to what the scheduler counted,
+//! and neither long nor short stretches gain.
 
 use crate::words::{DurationNs, MonotonicNs};
 
