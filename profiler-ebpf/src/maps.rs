@@ -29,6 +29,8 @@ pub static OFFSETS: Global<KernelOffsets> = Global::new(KernelOffsets {
     regs_di: NO_FIELD,
     regs_si: NO_FIELD,
     switch_passes_state: 0,
+    task_stack: NO_FIELD,
+    stack_regs: NO_FIELD,
 });
 
 /// Period and wake-up; user space fills it in before the load.
@@ -60,11 +62,12 @@ pub static SLOTS: HashMap<u32, u32> = HashMap::with_max_entries(MAX_ACCOUNTS, 0)
 #[map]
 pub static ACCOUNTS: Array<Account> = Array::with_max_entries(MAX_ACCOUNTS, MMAPABLE);
 
-/// How many places of `ACCOUNTS` were ever used.
+/// How many places of `ACCOUNTS` may have been used: those before this number.
 #[map]
 pub static USED: Array<Used> = Array::with_max_entries(1, MMAPABLE);
 
-/// Places of `ACCOUNTS` that were given back.
+/// Places of `ACCOUNTS` that nobody has, alone or by strides (`FREE_STRIDE`); user space puts all
+/// of them in before the programs run.
 #[map]
 pub static FREE: Stack<u32> = Stack::with_max_entries(MAX_ACCOUNTS, 0);
 
@@ -85,14 +88,17 @@ pub static BEATS: PerCpuArray<Beat> = PerCpuArray::with_max_entries(1, 0);
 #[map]
 pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(2, 0);
 
-/// When this CPU ticked first, how many periods that was ago at its last tick, and when it
-/// switched last.
+/// When this CPU ticked first, how many periods that was ago at its last tick, when it switched
+/// last, and to which thread of a target and its account: the same that its next switch takes off.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Beat {
     pub first_ns: u64,
     pub last: u64,
     pub switched_ns: u64,
+    /// 0 when it was nobody of a target.
+    pub tid: u32,
+    pub slot: u32,
 }
 
 /// A sample with room for all its frames, and a block to read the target into.

@@ -17,33 +17,57 @@ use crate::{
 };
 
 /// Entry: both sides of the switch are looked at, and most are nobody's.
+///
+/// Looking things up is nearly all of its cost. Whom the last switch put on this CPU, this one takes
+/// off, so its account is known without.
 #[inline(always)]
 pub fn switch(ctx: &BtfTracePointContext) {
     // SAFETY: a helper without arguments.
     let now = unsafe { helpers::bpf_ktime_get_ns() };
     let prev = Task::from_argument(ctx.arg(1));
-    let tgid = prev.tgid();
+    let (tgid, tid) = (prev.tgid(), prev.tid());
     let next = Task::from_argument(ctx.arg(2));
-    let next_tgid = next.tgid();
-    // One after the other: joined, the compiler tests both pointers with one `or`, which the
-    // verifier refuses.
+    let (next_tgid, next_tid) = (next.tgid(), next.tid());
     let mut is_target = false;
+    if let Some(place) = put_here(tid) {
+        off(place, prev, tgid, tid, state(ctx, prev), now);
+        is_target = true;
     // SAFETY: see `tick::tick`.
-    if let Some(plan) = unsafe { PLANS.get(&tgid) } {
-        off(plan, prev, tgid, state(ctx, prev), now);
+    } else if let Some(plan) = unsafe { PLANS.get(&tgid) } {
+        if let Some(place) = running(plan, tgid, tid) {
+            off(place, prev, tgid, tid, state(ctx, prev), now);
+        }
         is_target = true;
     }
     if next_tgid != tgid {
+        // The idle task, the most frequent of all, is nobody's.
         // SAFETY: as above.
-        is_target = unsafe { PLANS.get(&next_tgid) }.is_some();
+        is_target = next_tgid != 0 && unsafe { PLANS.get(&next_tgid) }.is_some();
     }
-    if is_target {
-        on(next, next_tgid, now);
-    }
+    let slot = if is_target {
+        on(next_tgid, next_tid, now)
+    } else {
+        None
+    };
     if let Some(beat) = BEATS.get_ptr_mut(0) {
         // SAFETY: the CPU's own value.
-        unsafe { (*beat).switched_ns = now };
+        let beat = unsafe { &mut *beat };
+        beat.switched_ns = now;
+        beat.tid = if slot.is_some() { next_tid } else { 0 };
+        beat.slot = slot.unwrap_or(0);
     }
+}
+
+/// The account of this thread, if the last switch that was seen here put it on this CPU.
+#[inline(always)]
+fn put_here(tid: u32) -> Option<Place> {
+    // SAFETY: the CPU's own value.
+    let beat = BEATS.get_ptr(0).map(|beat| unsafe { &*beat })?;
+    if beat.tid != tid || tid == 0 {
+        return None;
+    }
+    let place = accounts::at(beat.slot, tid)?;
+    if place.is_on_cpu() { Some(place) } else { None }
 }
 
 /// Entry: a thread that slept can run from now on.
@@ -170,21 +194,15 @@ pub fn on_cpu_until(place: Place, now: u64) -> u64 {
 }
 
 #[inline(always)]
-fn off(plan: &Plan, task: Task, tgid: u32, state: u32, now: u64) {
+fn off(place: Place, task: Task, tgid: u32, tid: u32, state: u32, now: u64) {
     if let Some(counters) = maps::counters() {
         counters.switches += 1;
     }
-    let tid = task.tid();
     if state & STATE_DEAD != 0 {
-        if let Some(place) = accounts::find(tid) {
-            life::gone(tgid, tid, now, place);
-        }
+        life::gone(tgid, tid, now, place);
         accounts::close(tid);
         return;
     }
-    let Some(place) = running(plan, tgid, tid) else {
-        return;
-    };
     set!(place, on_cpu_ns, on_cpu_until(place, now));
     set!(place, since, now);
     set!(place, woken_ns, 0);
@@ -193,23 +211,36 @@ fn off(plan: &Plan, task: Task, tgid: u32, state: u32, now: u64) {
     set!(place, tls_base, tls_base);
     if SETTINGS.load().flags & LOOK_OFF_CPU != 0 {
         waits(place, task);
-        if get!(place, thread_state) == 0
-            && plan.flags & PLAN_NO_PYTHON == 0
-            // SAFETY: entry 1 is for the switch alone, which no other switch interrupts on its CPU.
-            && let Some(block) = SCRATCH.get_ptr_mut(1).map(|scratch| unsafe { &mut (*scratch).block })
-            // The thread that goes off is still the current one, and so is its memory.
-            && let Some(found) = thread_state::find(plan, tgid, tls_base, block)
-        {
-            set!(place, thread_state, found.addr);
+        if get!(place, thread_state) == 0 {
+            find_state(place, tgid, tls_base);
         }
     }
     set!(place, generation, get!(place, generation) + 1);
+}
+
+/// Note the thread state of a thread that goes off: it is still the current one, and so is its
+/// memory.
+#[inline(always)]
+fn find_state(place: Place, tgid: u32, tls_base: u64) {
+    // SAFETY: see `tick::tick`; entry 1 of the scratch memory is for the switch alone, which no
+    // other switch interrupts on its CPU.
+    if let Some(plan) = unsafe { PLANS.get(&tgid) }
+        && plan.flags & PLAN_NO_PYTHON == 0
+        && let Some(scratch) = SCRATCH.get_ptr_mut(1)
+        && let Some(found) =
+            thread_state::find(plan, tgid, tls_base, unsafe { &mut (*scratch).block })
+    {
+        set!(place, thread_state, found.addr);
+    }
 }
 
 /// Note what a thread that is off the CPU waits for.
 #[inline(always)]
 pub fn waits(place: Place, task: Task) {
     let user = task.user_registers();
+    if !user.are_of_user() {
+        return;
+    }
     let offsets = OFFSETS.load();
     set!(place, off_syscall, user.get(offsets.regs_orig_ax) as i32);
     let args = [user.get(offsets.regs_di), user.get(offsets.regs_si)];
@@ -217,21 +248,23 @@ pub fn waits(place: Place, task: Task) {
     set!(place, off_ip, user.get(offsets.regs_ip));
 }
 
+/// The number of the thread's account, where it has had one before.
 #[inline(always)]
-fn on(task: Task, tgid: u32, now: u64) {
-    let tid = task.tid();
-    match accounts::find(tid) {
-        Some(place) if !place.is_on_cpu() => resume(place, now),
-        // It went off unseen.
-        Some(_) => {}
-        None => {
-            let opening = Opening {
-                tgid,
-                tid,
-                since: now,
-                off_state: None,
-            };
-            accounts::open(opening, |_| ());
-        }
+fn on(tgid: u32, tid: u32, now: u64) -> Option<u32> {
+    let Some(slot) = accounts::slot(tid) else {
+        let opening = Opening {
+            tgid,
+            tid,
+            since: now,
+            off_state: None,
+        };
+        accounts::open(opening, |_| ());
+        return None;
+    };
+    let place = accounts::of_slot(slot)?;
+    // Else it went off unseen.
+    if !place.is_on_cpu() {
+        resume(place, now);
     }
+    Some(slot)
 }

@@ -1,7 +1,22 @@
 //! Fields of the kernel's task, at the offsets that user space found in the kernel's BTF.
 
+use aya_ebpf::{
+    bindings::{pt_regs, task_struct},
+    helpers,
+};
+use profiler_common::offsets::NO_FIELD;
+
 use crate::maps::OFFSETS;
-use aya_ebpf::{bindings::task_struct, helpers};
+
+/// The bits of a code segment that say user mode.
+pub const USER_MODE: u64 = 3;
+
+/// Whether this kernel has no `bpf_task_pt_regs`. It is known at the load, so the verifier drops
+/// the other road, and with it the helpers that an old kernel does not know.
+#[inline(always)]
+fn finds_registers_itself() -> bool {
+    OFFSETS.load().task_stack != NO_FIELD
+}
 
 /// A task, as the kernel hands it to a program.
 #[derive(Clone, Copy)]
@@ -12,8 +27,14 @@ impl Task {
     #[inline(always)]
     pub fn current() -> Self {
         // SAFETY: a helper without arguments; its result is a valid task for as long as the
-        // program runs.
-        Self(unsafe { helpers::bpf_get_current_task_btf() })
+        // program runs. Only the second, of 5.11, gives a task that `bpf_task_pt_regs` takes.
+        Self(unsafe {
+            if finds_registers_itself() {
+                helpers::bpf_get_current_task() as *mut task_struct
+            } else {
+                helpers::bpf_get_current_task_btf()
+            }
+        })
     }
 
     /// A task that a tracepoint passed.
@@ -30,6 +51,14 @@ impl Task {
     fn field<T: Copy>(self, offset: u32) -> T {
         // SAFETY: the verifier refuses a load that is not of a field of the task.
         unsafe { self.0.byte_add(offset as usize).cast::<T>().read_volatile() }
+    }
+
+    /// The 64-bit field at `offset` of what is only an address to the verifier; 0 if unreadable.
+    #[inline(always)]
+    fn probed(base: *const u8, offset: u32) -> u64 {
+        // SAFETY: the helper checks the address and fails cleanly.
+        unsafe { helpers::bpf_probe_read_kernel(base.byte_add(offset as usize).cast::<u64>()) }
+            .unwrap_or(0)
     }
 
     /// The thread's id.
@@ -59,12 +88,23 @@ impl Task {
     /// `thread.fsbase`: the TLS base on x86-64, kept in the task since `arch_prctl` set it.
     #[inline(always)]
     pub fn tls_base(self) -> u64 {
-        self.field(OFFSETS.load().task_fsbase)
+        let offset = OFFSETS.load().task_fsbase;
+        if finds_registers_itself() {
+            // The current task of such a kernel is a number to the verifier.
+            Self::probed(self.0.cast(), offset)
+        } else {
+            self.field(offset)
+        }
     }
 
     /// The registers the thread left user mode with.
     #[inline(always)]
     pub fn user_registers(self) -> Registers {
+        if finds_registers_itself() {
+            let offsets = OFFSETS.load();
+            let stack = Self::probed(self.0.cast(), offsets.task_stack);
+            return Registers(stack.wrapping_add(u64::from(offsets.stack_regs)) as *const u8);
+        }
         // SAFETY: the helper takes the task the kernel gave; its result is the place at the top of
         // the task's kernel stack, which every task has.
         Registers(unsafe { helpers::bpf_task_pt_regs(self.0) } as *const u8)
@@ -76,9 +116,20 @@ impl Task {
 pub struct Registers(*const u8);
 
 impl Registers {
+    /// Whether they are of user mode: what lies at the end of a stack of another size than the one
+    /// that was supposed is not.
+    #[inline(always)]
+    pub fn are_of_user(self) -> bool {
+        const CS: u32 = core::mem::offset_of!(pt_regs, cs) as u32;
+        !finds_registers_itself() || Task::probed(self.0, CS) & USER_MODE == USER_MODE
+    }
+
     /// The register at `offset`.
     #[inline(always)]
     pub fn get(self, offset: u32) -> u64 {
+        if finds_registers_itself() {
+            return Task::probed(self.0, offset);
+        }
         // SAFETY: as in `Task::field`.
         unsafe {
             self.0

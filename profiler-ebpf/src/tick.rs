@@ -11,12 +11,12 @@ use profiler_common::{
 use crate::{
     maps::{self, BEATS, OFFSETS, PLANS, SCRATCH, SETTINGS, Scratch},
     pychain, state, switch,
-    task::Task,
+    task::{Task, USER_MODE},
 };
 
 /// Entry: everything that is no target returns after one lookup.
 #[inline(always)]
-pub fn tick<const LOOPS: bool>(ctx: &PerfEventContext) {
+pub fn tick(ctx: &PerfEventContext) {
     // SAFETY: a helper without arguments.
     let now = unsafe { helpers::bpf_ktime_get_ns() };
     let periods = beat(now);
@@ -37,7 +37,7 @@ pub fn tick<const LOOPS: bool>(ctx: &PerfEventContext) {
         counters.losses[NO_SCRATCH as usize] += u64::from(periods);
         return;
     };
-    sample::<LOOPS>(ctx, counters, plan, scratch, now, periods, tgid, tid);
+    sample(ctx, counters, plan, scratch, now, periods, tgid, tid);
 }
 
 /// How many periods passed since this CPU's last tick. A timer that came late (the machine was
@@ -90,7 +90,7 @@ fn own_periods(periods: u32, stretch_ns: u64) -> u32 {
     clippy::too_many_arguments,
     reason = "a struct of them would be built on the stack"
 )]
-fn sample<const LOOPS: bool>(
+fn sample(
     ctx: &PerfEventContext,
     counters: &mut Counters,
     plan: &Plan,
@@ -107,7 +107,9 @@ fn sample<const LOOPS: bool>(
     counters.elsewhere += u64::from(periods - own);
     counters.ticks += u64::from(own);
     let periods = own;
-    let mut record = SampleRecord {
+    // SAFETY: the CPU's own scratch memory, alive as long as the program; the borrow ends here.
+    let record = unsafe { &mut (*scratch).record };
+    *record = SampleRecord {
         head: RecordHead {
             kind: KIND_SAMPLE,
             bytes: 0,
@@ -123,8 +125,8 @@ fn sample<const LOOPS: bool>(
         on_cpu_ns,
         ..SampleRecord::default()
     };
-    registers(ctx, task, &mut record);
-    let walked = python::<LOOPS>(plan, scratch, &mut record);
+    registers(ctx, task, record);
+    let walked = python(plan, scratch, record);
     record.walk_end = walked.end;
     record.depth = walked.depth;
     record.leaf_frames = walked.leaf;
@@ -138,8 +140,6 @@ fn sample<const LOOPS: bool>(
     };
     let bytes = HEAD + kept * FRAME;
     record.head.bytes = bytes;
-    // SAFETY: as above.
-    unsafe { (*scratch).record = record };
     if maps::send_sample(scratch, bytes) {
         counters.samples += u64::from(periods);
     } else {
@@ -153,7 +153,6 @@ fn sample<const LOOPS: bool>(
 fn registers(ctx: &PerfEventContext, task: Task, record: &mut SampleRecord) {
     // SAFETY: the context of a perf event program begins with the interrupted registers.
     let regs = unsafe { &(*ctx.ctx).regs };
-    const USER_MODE: u64 = 3;
     if regs.cs & USER_MODE == USER_MODE {
         record.user_ip = regs.rip;
         record.user_sp = regs.rsp;
@@ -163,6 +162,9 @@ fn registers(ctx: &PerfEventContext, task: Task, record: &mut SampleRecord) {
     record.flags |= FLAG_IN_KERNEL;
     record.syscall = -1;
     let user = task.user_registers();
+    if !user.are_of_user() {
+        return;
+    }
     let offsets = OFFSETS.load();
     record.user_ip = user.get(offsets.regs_ip);
     record.user_sp = user.get(offsets.regs_sp);
@@ -172,11 +174,7 @@ fn registers(ctx: &PerfEventContext, task: Task, record: &mut SampleRecord) {
 
 /// Thread state, GIL, collector, frames.
 #[inline(always)]
-fn python<const LOOPS: bool>(
-    plan: &Plan,
-    scratch: *mut Scratch,
-    record: &mut SampleRecord,
-) -> Walked {
+fn python(plan: &Plan, scratch: *mut Scratch, record: &mut SampleRecord) -> Walked {
     if plan.flags & PLAN_NO_PYTHON != 0 {
         return Walked::nothing(END_NOT_TRIED);
     }
@@ -193,5 +191,5 @@ fn python<const LOOPS: bool>(
         return Walked::nothing(END_NOT_TRIED);
     }
     // SAFETY: it is this CPU's scratch memory, and nothing borrows from it now.
-    unsafe { pychain::walk::<LOOPS>(plan, scratch) }
+    unsafe { pychain::walk(plan, scratch) }
 }

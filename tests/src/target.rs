@@ -53,6 +53,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("short_calls.py", include_str!("../targets/short_calls.py")),
     ("sleepers.py", include_str!("../targets/sleepers.py")),
     ("spin.py", include_str!("../targets/spin.py")),
+    ("stops.py", include_str!("../targets/stops.py")),
     ("threads.py", include_str!("../targets/threads.py")),
     (
         "sub_interpreters.py",

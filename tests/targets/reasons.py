@@ -5,6 +5,8 @@ usage: reasons.py SECONDS
 A function is named for what its thread waits for while in it. One thread never lets the GIL go
 unless it is asked to, and one asks for it all the time.
 """
+import ctypes
+import fcntl
 import os
 import select
 import signal
@@ -18,6 +20,8 @@ import zlib
 from truth import Worker, accounts_of, command, ready, say
 
 BYTES = bytes(500000)
+PAGE = os.sysconf("SC_PAGESIZE")
+libc = ctypes.CDLL(None)
 silent, peer = socket.socketpair()
 pipe = os.pipe()
 held = threading.Lock()
@@ -72,6 +76,28 @@ def gil(seconds):
         zlib.crc32(BYTES)
 
 
+def page_fault(_):
+    """Touches a page that is not there until somebody brings it."""
+    ctypes.memset(absent, 1, 1)
+
+
+def page_that_is_not_there():
+    """The address of a page, and the file that tells that it was touched; None where none may."""
+    missing = 0x01  # UFFDIO_REGISTER_MODE_MISSING
+    file = libc.syscall(323, os.O_CLOEXEC)  # userfaultfd
+    if file < 0:
+        return None
+    libc.mmap.restype = ctypes.c_void_p
+    address = libc.mmap(None, ctypes.c_size_t(PAGE), 3, 0x22, -1, ctypes.c_size_t(0))
+    fcntl.ioctl(file, 0xC018AA3F, struct.pack("QQQ", 0xAA, 0, 0))  # UFFDIO_API
+    fcntl.ioctl(file, 0xC020AA00, struct.pack("QQQQ", address, PAGE, missing, 0))  # UFFDIO_REGISTER
+    return address, file
+
+
+def bring_the_page():
+    fcntl.ioctl(userfault, 0xC020AA04, struct.pack("QQQQ", absent, PAGE, 0, 0))  # UFFDIO_ZEROPAGE
+
+
 def waits(*steps):
     thread = threading.current_thread()
     for reason, seconds in steps:
@@ -105,6 +131,9 @@ if __name__ == "__main__":
         terminal = None  # in a root without its own /dev/pts
     else:
         plan.append([(io_file, 0), (sleep, rest)])
+    absent, userfault = page_that_is_not_there() or (None, None)
+    if absent:
+        plan.append([(page_fault, 0), (sleep, rest)])
     workers = [Worker(waits, *steps) for steps in plan]
     spinner = Worker(spins)
     ready(spinner=len(workers))
@@ -117,6 +146,8 @@ if __name__ == "__main__":
     os.close(until[1])
     if terminal:
         os.write(terminal[1], b"\n")
+    if absent:
+        bring_the_page()
     for worker in workers:
         worker.join()
     waiting = 0

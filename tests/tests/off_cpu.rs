@@ -185,12 +185,37 @@ fn every_wait_is_told(python: &Python) -> Result<()> {
     Ok(())
 }
 
+/// A stop is none of the target's doing, and meets all of its threads.
+fn a_stop_is_told(python: &Python) -> Result<()> {
+    const MODES: [&str; 2] = ["wall", "offcpu"];
+    let arguments = MODES.map(|mode| ["--mode", mode, "-r", "199"]);
+    let arguments: Vec<&[&str]> = arguments.iter().map(<[&str; 4]>::as_slice).collect();
+    let watched = watch(python, "stops.py", &["1"], &arguments)?;
+    let truth = *watched
+        .account("stops")?
+        .spent_s
+        .get("stopped")
+        .context("no stop")?;
+    for (mode, profile) in MODES.into_iter().zip(&watched.profiles) {
+        for account in &watched.accounts {
+            let told = profile.seconds(account.tid, |entry| entry.is_blocked_in("stopped"));
+            let slack = TWO_PERCENT * account.wall_s + watched.stolen_s;
+            ensure!(
+                (told - truth).abs() <= slack,
+                "in mode {mode} it is stopped for {told:.3} s of {truth:.3} s: {account:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
 fn on(minor: (u8, u8)) -> Result<()> {
     if !rung::reached(Rung::Kernel) {
         return Ok(());
     }
     for python in pythons::of_minor(minor) {
-        every_wait_is_told(python).with_context(|| format!("on {}", python.label))?;
+        let told = every_wait_is_told(python).and_then(|()| a_stop_is_told(python));
+        told.with_context(|| format!("on {}", python.label))?;
     }
     Ok(())
 }

@@ -71,6 +71,11 @@ impl Cache {
         self.root.join("packed")
     }
 
+    /// A folder for each kernel that is booted in a virtual machine.
+    pub(crate) fn vm(&self) -> PathBuf {
+        self.root.join("vm")
+    }
+
     /// A virtual environment with the peers that are measured beside the profiler.
     pub(crate) fn peers(&self) -> PathBuf {
         self.root.join("peers")

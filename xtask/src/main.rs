@@ -13,6 +13,7 @@ mod setup;
 mod shell;
 mod test;
 mod tidy;
+mod vm;
 
 use std::process::ExitCode;
 

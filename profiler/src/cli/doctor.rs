@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::{DONE, FAILED, args::DoctorArgs, remedy};
 use crate::{
     pipeline::Attached,
-    source::{Kernel, KernelOptions, TickProgram, capabilities},
+    source::{Kernel, KernelOptions, capabilities},
     target::may_call_vm_readv,
     words::{DurationNs, Pid},
 };
@@ -59,7 +59,6 @@ fn trial() -> Result<()> {
         period: DurationNs(1_000_000_000),
         ring_bytes: 64 * 1024,
         wake_bytes: 32 * 1024,
-        tick: TickProgram::Best,
         looks_off_cpu: true,
     };
     let mut kernel = Kernel::load(options)?;

@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use super::settings::{Engine, RunPlan};
 use crate::{
     pipeline::Walk,
-    source::{Kernel, KernelError, KernelOptions, TickProgram, capabilities},
+    source::{Kernel, KernelError, KernelOptions, capabilities},
 };
 
 /// An engine that is there.
@@ -45,7 +45,6 @@ fn load(plan: &RunPlan) -> Result<Kernel, KernelError> {
         period: plan.run.period(),
         ring_bytes: plan.ring_bytes,
         wake_bytes: wake_bytes(plan),
-        tick: TickProgram::Best,
         looks_off_cpu: plan.run.mode.looks_off_cpu(),
     })?;
     // Nobody is a target yet; but a refusal comes while there still is a choice.

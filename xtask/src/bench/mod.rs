@@ -10,6 +10,7 @@ mod collects;
 mod cost;
 mod kill;
 mod measure;
+mod meter;
 mod moved;
 mod peers;
 mod report;

@@ -1,11 +1,14 @@
 //! Thousands of threads that sleep beside one that works: what all time costs, and that the time
 //! on a CPU costs nothing more for them.
 
-use anyhow::{Context, Result};
+use std::time::Instant;
+
+use anyhow::Result;
 use tests::ledger::Ledger;
 use tests::profiler::Running;
 use tests::target::Target;
 
+use super::meter::Spent;
 use super::report::{Bound, Report};
 use super::{Setting, measure};
 
@@ -34,19 +37,28 @@ fn beside(
     target.tell("go")?;
     target.expect("running")?;
     for mode in ["wall", "cpu"] {
-        let (mut costs, mut shares, mut rss) = (Vec::new(), Vec::new(), 0);
-        for _ in 0..setting.pick(1, 3) {
-            // The first second, with the start and the first walk of everyone, is in both; so is
-            // the end, with the writing of files.
-            let short = profile(&target, mode, "1s")?;
-            let long = profile(&target, mode, setting.pick("4s", "11s"))?;
-            let seconds = long.duration_s - short.duration_s;
-            costs.push((cost_s(&long)? - cost_s(&short)?) / seconds);
-            shares.push(busy_share(&long));
-            rss = rss.max(long.profiler.rss_bytes.unwrap_or(u64::MAX));
+        let (mut starts, mut costs, mut shares, mut rss) = (vec![], vec![], vec![], 0);
+        for _ in 0..setting.pick(1, 5) {
+            let arguments = ["--mode", mode, "-r", "99"];
+            let mut profiler = Running::on(target.pid(), &arguments)?;
+            profiler.attached()?;
+            // In the first second everybody is walked for the first time.
+            measure::wait(1.0);
+            let (before, started) = (Spent::by(profiler.pid())?, Instant::now());
+            measure::wait(setting.pick(3.0, 10.0));
+            let seconds = started.elapsed().as_secs_f64();
+            let cost = Spent::by(profiler.pid())?.since(before, seconds)?;
+            let ledger = profiler.stop()?.ledger()?;
+            starts.push(before.process_s + before.programs_s);
+            costs.push(cost);
+            shares.push(busy_share(&ledger));
+            rss = rss.max(ledger.profiler.rss_bytes.unwrap_or(u64::MAX));
         }
+        let start = measure::median(&starts);
+        let name = format!("{mode}: profiler, to the end of the first second");
+        report.plain(case, &name, start, "s of CPU");
         let cost = 100.0 * measure::median(&costs);
-        let name = format!("{mode}: profiler, after a second");
+        let name = format!("{mode}: profiler, after that");
         match most.filter(|_| mode == "wall") {
             Some(most) => report.bounded(case, &name, cost, "% of CPU", Bound::AtMost(most)),
             None => report.plain(case, &name, cost, "% of CPU"),
@@ -57,21 +69,6 @@ fn beside(
         report.plain(case, &format!("{mode}: resident"), rss as f64 / 1e6, "MB");
     }
     Ok(())
-}
-
-fn profile(target: &Target, mode: &str, duration: &str) -> Result<Ledger> {
-    let arguments = ["--mode", mode, "-r", "99", "-d", duration];
-    Running::on(target.pid(), &arguments)?
-        .finish()?
-        .success()?
-        .ledger()
-}
-
-/// Its process and its kernel programs, seconds.
-fn cost_s(ledger: &Ledger) -> Result<f64> {
-    let cost = &ledger.profiler;
-    let (process, kernel) = cost.cpu_ns.zip(cost.bpf_ns).context("no cost")?;
-    Ok((process + kernel) as f64 / 1e9)
 }
 
 /// The samples of the thread that was most on a CPU against the scheduler's account of it.

@@ -290,7 +290,11 @@ impl Session {
         let Some(chain) = chain else {
             let pid = self.pid();
             let ip = RemoteAddr(account.off_ip);
-            met.stack = stacks::native_stack(&mut self.builder, &mut self.symbols, pid, ip);
+            met.stack = if ip == RemoteAddr(0) && account.on_cpu_ns == 0 {
+                stacks::unborn_stack(&mut self.builder)
+            } else {
+                stacks::native_stack(&mut self.builder, &mut self.symbols, pid, ip)
+            };
             return Some((met, None));
         };
         let python = self.python.as_mut()?;
@@ -343,10 +347,16 @@ impl Session {
 
 /// How a look that was due at that time came upon a thread.
 const fn meeting(account: &Account, due: MonotonicNs) -> Meeting {
+    // What began after the look was due is met as it is now.
+    let asked = if account.since >= due.0 {
+        u64::MAX
+    } else {
+        due.0
+    };
     if account.off_state == 0 && account.since >= due.0 {
         // More likely than not it was us who took its CPU.
         Meeting::Preempted
-    } else if account.off_state == 0 || (account.woken_ns != 0 && account.woken_ns <= due.0) {
+    } else if account.off_state == 0 || (account.woken_ns != 0 && account.woken_ns <= asked) {
         Meeting::Runnable
     } else {
         Meeting::Blocked
@@ -356,4 +366,35 @@ const fn meeting(account: &Account, due: MonotonicNs) -> Meeting {
 /// The system call in which a thread went off the CPU, asleep or preempted.
 fn syscall_of(account: &Account) -> Option<u32> {
     u32::try_from(account.off_syscall).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: threads that are woken thousands of times a second were never met waiting for a
+    /// CPU, since looks are late by more than such a wait lasts.
+    #[test]
+    fn what_began_after_a_look_was_due_is_met_as_it_is_now() {
+        const DUE: u64 = 1_000;
+        // The state it went off with, since when it is off, when it was woken.
+        let cases = [
+            (1, 900, 0, Meeting::Blocked),
+            (1, 900, 950, Meeting::Runnable),
+            (1, 900, 1_050, Meeting::Blocked),
+            (1, 1_010, 0, Meeting::Blocked),
+            (1, 1_010, 1_050, Meeting::Runnable),
+            (0, 900, 0, Meeting::Runnable),
+            (0, 1_010, 0, Meeting::Preempted),
+        ];
+        for (off_state, since, woken_ns, expected) in cases {
+            let account = Account {
+                off_state,
+                since,
+                woken_ns,
+                ..Account::default()
+            };
+            assert_eq!(meeting(&account, MonotonicNs(DUE)), expected, "{account:?}");
+        }
+    }
 }
