@@ -36,7 +36,7 @@ fn books_balance(ledger: &Ledger) -> Result<()> {
 
 /// The origin's program, watched in a mode until its threads are done.
 fn origin(python: &Python, mode: &str) -> Result<(Finished, Vec<Account>, f64)> {
-    let mut target = Target::start(python, "origin.py", &["8", "0.6", "12000000", "8"])?;
+    let mut target = Target::start(python, "origin.py", &["5", "0.6", "7000000", "8"])?;
     let mut profiler = Running::on(target.pid(), &["--engine", "proc", "-m", mode])?;
     profiler.attached()?;
     let stolen = stolen_s();

@@ -36,7 +36,7 @@ impl Watch {
         for (_, mut person) in std::mem::take(&mut self.people) {
             if let Ok(counts) = person.watched.counts(&self.attached.process) {
                 let now = reading(sys::monotonic(), &counts);
-                let handed = person.shares.hand_out(now, None);
+                let handed = person.hand_out(now, None);
                 self.count_again(&mut person);
                 if let Some(met) = person.met {
                     let (index, tid) = (person.index, person.tid());

@@ -1,6 +1,6 @@
 //! One thread of the profile, seen from outside.
 
-use super::shares::{Found, Shares};
+use super::shares::{Found, Handed, Reading, Shares};
 use crate::{
     aggregate::ThreadIndex,
     sample::{Activity, FramesFrom, Gc, Gil, Handling},
@@ -63,6 +63,15 @@ pub(super) struct Person {
 }
 
 impl Person {
+    /// A look that is not like the one before, or the end of all looks.
+    pub(super) fn hand_out(&mut self, now: Reading, found: Option<Found>) -> Handed {
+        let handed = self.shares.hand_out(now, found);
+        if let Some(met) = &mut self.met {
+            met.again_ns -= self.shares.take_back(met.again_ns);
+        }
+        handed
+    }
+
     pub(super) fn tid(&self) -> Tid {
         self.watched.tid()
     }

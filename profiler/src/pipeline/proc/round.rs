@@ -227,8 +227,8 @@ impl Watch {
             Standing::Runnable => Found::Runnable,
             Standing::Blocked(_) => Found::Blocked,
         };
+        let Handed { before, now: mine } = person.hand_out(now, Some(found));
         self.count_again(person);
-        let Handed { before, now: mine } = person.shares.hand_out(now, Some(found));
         if let Some(met) = person.met {
             self.count_before(person.index, person.tid(), &met, before, now.at);
         }

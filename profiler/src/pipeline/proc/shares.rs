@@ -112,6 +112,9 @@ impl Shares {
             handed.now.runnable = take_share(&mut self.pool.runnable, fresh.runnable, wall);
         } else if before == Some(Found::Runnable) {
             handed.before.runnable = take(&mut self.pool.runnable, fresh.runnable);
+        } else if found == Some(Found::OnCpu) && before == found {
+            // It lost its CPU meanwhile, as likely here as anywhere.
+            handed.now.runnable = take(&mut self.pool.runnable, fresh.runnable);
         }
         handed
     }
@@ -153,6 +156,14 @@ impl Shares {
         self.pool.runnable = self.pool.runnable.saturating_add(fresh.runnable);
         self.pool.blocked = self.pool.blocked.saturating_add(fresh.blocked);
         fresh
+    }
+
+    /// Of what was handed out as blocked, what was not: who is woken and waits for a CPU seems to
+    /// sleep on until it has got one. At most so much is taken back.
+    pub(super) fn take_back(&mut self, most: u64) -> u64 {
+        let over = self.pool.blocked.min(0).unsigned_abs().min(most);
+        self.pool.blocked = self.pool.blocked.saturating_add_unsigned(over);
+        over
     }
 
     /// What is left of each kind when all is over.

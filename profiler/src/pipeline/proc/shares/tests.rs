@@ -251,6 +251,31 @@ fn what_passed_unseen_before_a_wait_for_a_cpu_is_no_such_wait() {
 }
 
 #[test]
+fn a_sleeper_that_was_woken_long_ago_gives_back_what_was_no_sleep() {
+    let at = |at: u64, on_cpu: u64, run_delay: u64| Reading {
+        at: MonotonicNs(at),
+        on_cpu: DurationNs(on_cpu),
+        run_delay: DurationNs(run_delay),
+    };
+    let mut shares = Shares::new(Reading::default());
+    let mut slept = 0;
+    for look in 1..=10 {
+        slept += shares
+            .hand_out(at(10 * look, 0, 0), Some(Found::Blocked))
+            .now
+            .blocked;
+    }
+    assert_eq!(slept, 100);
+    // It was woken at 40 and got a CPU at 105.
+    let handed = shares.hand_out(at(110, 5, 65), Some(Found::OnCpu));
+    assert_eq!((handed.before.blocked, handed.now.on_cpu), (0, 5));
+    slept -= shares.take_back(slept);
+    assert_eq!(slept, 40);
+    assert_eq!(shares.take_back(slept), 0);
+    assert_eq!(shares.rest().blocked, 0);
+}
+
+#[test]
 fn numbers_that_make_no_sense_do_no_harm() {
     let mut random = fastrand::Rng::with_seed(7);
     let mut shares = Shares::new(Reading::default());
