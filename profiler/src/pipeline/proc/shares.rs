@@ -132,14 +132,12 @@ impl Shares {
         let all = since(reading.at.0, self.began.at.0);
         // Blocked, or what it waits still.
         let off = all.saturating_sub(on_cpu).saturating_sub(delay);
-        let (waiting, blocked) = match (self.waits_since, found) {
-            (None, _) => (0, off),
-            (Some(began), Some(_)) => {
+        let (waiting, blocked) = match self.waits_since {
+            None => (0, off),
+            Some(began) => {
                 let waiting = since(reading.at.0, began.0);
                 (waiting, self.known.blocked.min(off.saturating_sub(waiting)))
             }
-            // Nobody will tell any more since when.
-            (Some(_), None) => (off.saturating_sub(self.known.blocked), self.known.blocked),
         };
         let known = Signed {
             on_cpu,
@@ -168,6 +166,12 @@ impl Shares {
 
     /// What is left of each kind when all is over.
     pub(super) fn rest(&mut self) -> Weights {
+        // What came before it was seen to wait for a CPU nobody will tell any more.
+        let all = since(self.last.at.0, self.began.at.0);
+        let told = self.known.on_cpu.saturating_add(self.known.blocked);
+        let open = all.saturating_sub(told.saturating_add(self.known.runnable));
+        self.known.runnable = self.known.runnable.saturating_add(open.max(0));
+        self.pool.runnable = self.pool.runnable.saturating_add(open.max(0));
         let Signed {
             on_cpu,
             runnable,

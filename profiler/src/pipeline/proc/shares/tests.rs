@@ -239,13 +239,12 @@ fn what_passed_unseen_before_a_wait_for_a_cpu_is_no_such_wait() {
     let mut look = |reading: Reading, found: Option<Found>| {
         let handed = shares.hand_out(reading, found);
         all.extend([handed.before, handed.now]);
-        shares.rest()
     };
     look(at(MS, 0, 0), Some(Found::Runnable));
     // Nobody looked for long; it ran a little, slept, and was woken a moment ago.
     look(at(LONG, 2 * MS, MS), Some(Found::Runnable));
-    let rest = look(at(LONG + 2 * MS, 3 * MS, 2 * MS), None);
-    let all = sum(&[sum(&all), rest]);
+    look(at(LONG + 2 * MS, 3 * MS, 2 * MS), None);
+    let all = sum(&[sum(&all), shares.rest()]);
     assert_eq!((all.on_cpu, all.runnable), (3 * MS, 2 * MS));
     assert_eq!(all.blocked, LONG - 3 * MS);
 }
