@@ -18,6 +18,8 @@ pub struct KernelOffsets {
     pub task_fsbase: u32,
     /// `task_struct.on_cpu`: not 0 while the task is on a CPU.
     pub task_on_cpu: u32,
+    /// `task_struct.flags`: whether the thread has begun to end, among others.
+    pub task_flags: u32,
     /// `pt_regs.sp`.
     pub regs_sp: u32,
     /// `pt_regs.ip`.
@@ -37,7 +39,7 @@ pub struct KernelOffsets {
     pub stack_regs: u32,
 }
 
-const _: () = assert!(size_of::<KernelOffsets>() == 52);
+const _: () = assert!(size_of::<KernelOffsets>() == 56);
 
 #[cfg(feature = "user")]
 crate::pod!(KernelOffsets);

@@ -23,6 +23,7 @@ pub static OFFSETS: Global<KernelOffsets> = Global::new(KernelOffsets {
     task_state: NO_FIELD,
     task_fsbase: NO_FIELD,
     task_on_cpu: NO_FIELD,
+    task_flags: NO_FIELD,
     regs_sp: NO_FIELD,
     regs_ip: NO_FIELD,
     regs_orig_ax: NO_FIELD,

@@ -209,9 +209,13 @@ fn off(place: Place, task: Task, tgid: u32, tid: u32, state: u32, now: u64) {
     set!(place, off_state, state);
     let tls_base = task.tls_base();
     set!(place, tls_base, tls_base);
+    if tls_base == 0 {
+        // It ends, or has not begun: what thread state it had is another's soon.
+        set!(place, thread_state, 0);
+    }
     if SETTINGS.load().flags & LOOK_OFF_CPU != 0 {
         waits(place, task);
-        if get!(place, thread_state) == 0 {
+        if tls_base != 0 && get!(place, thread_state) == 0 {
             find_state(place, tgid, tls_base);
         }
     }

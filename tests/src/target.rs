@@ -30,8 +30,16 @@ const SCRIPTS: &[(&str, &str)] = &[
         include_str!("../targets/busy_threads.py"),
     ),
     ("c_call.py", include_str!("../targets/c_call.py")),
+    (
+        "collect_beside.py",
+        include_str!("../targets/collect_beside.py"),
+    ),
     ("count_work.py", include_str!("../targets/count_work.py")),
     ("deny_call.py", include_str!("../targets/deny_call.py")),
+    (
+        "equal_spinners.py",
+        include_str!("../targets/equal_spinners.py"),
+    ),
     ("exceptions.py", include_str!("../targets/exceptions.py")),
     ("gap_meter.c", include_str!("../targets/gap_meter.c")),
     ("gap_meter.py", include_str!("../targets/gap_meter.py")),
@@ -54,6 +62,10 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("sleepers.py", include_str!("../targets/sleepers.py")),
     ("spin.py", include_str!("../targets/spin.py")),
     ("stops.py", include_str!("../targets/stops.py")),
+    (
+        "thread_churn.py",
+        include_str!("../targets/thread_churn.py"),
+    ),
     ("threads.py", include_str!("../targets/threads.py")),
     (
         "sub_interpreters.py",
@@ -244,7 +256,7 @@ impl Target {
     ///
     /// When the target ended, hangs, or says something else.
     pub fn expect(&mut self, event: &str) -> Result<Value> {
-        let Some((_, line)) = self.lines.next(PATIENCE)? else {
+        let Some((_, line)) = self.lines.next(*PATIENCE)? else {
             bail!(
                 "the target ended before it said `{event}`; before: {:?}",
                 self.lines.seen()

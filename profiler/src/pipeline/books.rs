@@ -8,7 +8,7 @@ use profiler_common::{
 use super::{absence::Away, people::People};
 use crate::{
     aggregate::Ledger,
-    source::kernel::ProgramCost,
+    source::ProgramCost,
     sys::OwnCost,
     wire::Times,
     words::{DurationNs, MonotonicNs, Tid},
@@ -104,10 +104,11 @@ pub(super) fn times_until(account: &Account, end: MonotonicNs) -> Times {
 }
 
 /// What the profiler itself cost.
-pub(super) fn cost(ledger: &mut Ledger, programs: ProgramCost, own: Option<OwnCost>) {
-    ledger.profiler.bpf_ns = Some(programs.all_ns);
-    ledger.profiler.bpf_runs = Some(programs.all_runs);
-    ledger.profiler.tick_ns = Some(programs.tick_ns);
+pub(super) fn cost(ledger: &mut Ledger, programs: Option<ProgramCost>, own: Option<OwnCost>) {
+    ledger.profiler.bpf_ns = programs.map(|programs| programs.all_ns);
+    ledger.profiler.bpf_runs = programs.map(|programs| programs.all_runs);
+    ledger.profiler.bpf_counted_ns = programs.map(|programs| programs.counted.0);
+    ledger.profiler.tick_ns = programs.map(|programs| programs.tick_ns);
     ledger.profiler.cpu_ns = own.map(|own| own.cpu.0);
     ledger.profiler.rss_bytes = own.map(|own| own.peak_rss_bytes);
 }

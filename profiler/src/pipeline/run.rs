@@ -259,6 +259,7 @@ async fn drive(
         }
         session.fill_states(kernel)?;
         kernel.flush_log();
+        kernel.turn_meter(sys::monotonic());
         progress(Progress {
             ticks: session.ticks(),
             python: !session.wants_python(),
@@ -376,7 +377,7 @@ fn close(
     pid: Pid,
     end: End,
 ) -> Result<Outcome, KernelError> {
-    let cost = kernel.cost();
+    let cost = kernel.cost(sys::monotonic());
     kernel.stop_ticking();
     let stopped = sys::monotonic();
     let accounts = kernel.accounts().of(pid);

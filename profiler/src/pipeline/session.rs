@@ -13,21 +13,25 @@ use super::{
     attach::{AttachError, Attached},
     books::Received,
     people::{self, People, Stranger},
-    sampler,
+    sampler::{self, Lock},
     settings::{RunSettings, Walk},
     stacks::{self, ChainId, Stacks},
 };
 use crate::{
     aggregate::{Place, ProfileBuilder, ThreadIndex},
-    cpython::{self, GilLock, Runtime, Wishes},
+    cpython::{self, Build, GilLock, Runtime, Wishes},
     native::LiveSymbols,
     pystack::Walker,
-    sample::{FramesFrom, Gc, Sample},
+    sample::{FramesFrom, Gc, Gil, Mode, Sample},
     source::{Kernel, KernelError},
     stack::StackId,
+    target::Memory,
     wire::{Event, Tick},
     words::{MonotonicNs, Pid, PthreadId, ThreadStateAddr, Tid},
 };
+
+/// What `--mode gil` is told of a free-threaded build.
+pub(super) const NO_GIL_TO_SHOW: &str = "this is a free-threaded build that runs without a GIL, so `--mode gil` has nothing to show unless one is switched on meanwhile; `--mode wall` shows what its threads wait for";
 
 /// Where a sample's stack will come from at the end of its batch.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +67,38 @@ struct Python {
     plan: Plan,
     stacks: Stacks,
     gils: Vec<GilLock>,
+    lock: Lock,
+}
+
+impl Python {
+    fn new(runtime: Runtime, plan: Plan, memory: &dyn Memory) -> Self {
+        let mut python = Self {
+            gils: runtime.gils(memory).unwrap_or_default(),
+            lock: match runtime.build() {
+                Build::Default => Lock::Gil,
+                Build::FreeThreaded => Lock::Unknown,
+            },
+            stacks: Stacks::new(&runtime),
+            runtime,
+            plan,
+        };
+        python.ask_for_lock(memory);
+        python
+    }
+
+    /// A free-threaded build can be given a GIL while it runs: ask now and then.
+    fn ask_for_lock(&mut self, memory: &dyn Memory) {
+        if self.runtime.build() == Build::Default {
+            return;
+        }
+        if let (Ok(gil), Ok(gils)) = (
+            self.runtime.runs_with_gil(memory),
+            self.runtime.gils(memory),
+        ) {
+            self.lock = if gil { Lock::Gil } else { Lock::NoGil };
+            self.gils = gils;
+        }
+    }
 }
 
 /// Everything that lives as long as a run.
@@ -153,15 +189,13 @@ impl Session {
             state.n_hops
         );
         self.builder
-            .python(&runtime.version().to_string(), "default");
+            .python(&runtime.version().to_string(), runtime.build().key());
         self.had_python = true;
-        let stacks = Stacks::new(&runtime);
-        self.python = Some(Python {
-            gils: runtime.gils(&self.attached.memory).unwrap_or_default(),
-            runtime,
-            plan,
-            stacks,
-        });
+        let python = Python::new(runtime, plan, &self.attached.memory);
+        if self.settings.mode == Mode::Gil && python.lock == Lock::NoGil {
+            log::warn!("{NO_GIL_TO_SHOW}");
+        }
+        self.python = Some(python);
         self.fill_states(kernel)?;
         kernel.set_plan(self.pid(), &plan)
     }
@@ -243,12 +277,12 @@ impl Session {
             let whole = self.settings.mode.looks_off_cpu();
             self.people.weigh(tick, self.settings.period(), whole)
         };
-        let known = self.python.is_some();
+        let lock = self.python.as_ref().map_or(Lock::Unknown, |it| it.lock);
         let in_gil = |futex| {
             let gils = self.python.iter().flat_map(|python| &python.gils);
             gils.into_iter().any(|gil| gil.contains(futex))
         };
-        let sample = sampler::sample(tick, weight, known, in_gil);
+        let sample = sampler::sample(tick, weight, lock, in_gil);
         let (frames, from) = self.frames(tick, state, sample.gc == Gc::Collecting);
         self.pending.push(Pending {
             thread,
@@ -256,6 +290,14 @@ impl Session {
             sample,
             from,
         });
+    }
+
+    /// What a thread has to do with the GIL: `otherwise`, but where there is none.
+    fn gil_or(&self, otherwise: Gil) -> Gil {
+        match &self.python {
+            Some(python) if python.lock == Lock::NoGil => Gil::NoGil,
+            _ => otherwise,
+        }
     }
 
     fn frames(
@@ -353,6 +395,7 @@ impl Session {
                     .restated(memory, &mut self.builder, id, &changed)
             });
             python.stacks.settle(&changed);
+            python.ask_for_lock(memory);
         }
     }
 

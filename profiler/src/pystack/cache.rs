@@ -4,12 +4,12 @@
 //! target now and then ([`CodeCache::revalidate`]). Bounded by memory; the least recently used
 //! half goes when it is full.
 
-use std::collections::hash_map::Entry as MapEntry;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::code::{Code, Fingerprint, Lines, Position, Reading};
+use super::copies::{self, Copies};
 use crate::cpython::objects::{ObjectError, Objects};
 use crate::cpython::{Layout, Runtime};
 use crate::target::{Memory, Piece, ReadErrorKind};
@@ -37,6 +37,7 @@ pub struct Changed {
 struct Entry {
     code: Arc<Code>,
     lines: Lines,
+    copies: Copies,
     print: Fingerprint,
     positions: FxHashMap<Instr, Position>,
     used: u64,
@@ -148,13 +149,23 @@ impl CodeCache {
             self.bytes = self.bytes.saturating_sub(MAX_POSITIONS * POSITION_BYTES);
             entry.positions.clear();
         }
-        let position = match entry.positions.entry(instr) {
-            MapEntry::Occupied(known) => *known.get(),
-            MapEntry::Vacant(free) => {
-                self.bytes += POSITION_BYTES;
-                *free.insert(entry.lines.position(instr))
+        if let Some(known) = entry.positions.get(&instr) {
+            return Ok((Arc::clone(&entry.code), *known, cached));
+        }
+        let before = entry.weight();
+        let mut position = entry.lines.position(&entry.copies, instr);
+        if position == Position::Elsewhere
+            && let Some(field) = self.layout.code.copies
+            && let Ok(Some(start)) = copies::nearest(memory, addr, field, instr)
+        {
+            position = entry.lines.position(&Copies::of(start), instr);
+            if position != Position::Elsewhere && entry.note_copy(start) {
+                let was = Arc::clone(&entry.code);
+                self.changed.push(Changed { addr, was });
             }
-        };
+        }
+        entry.positions.insert(instr, position);
+        self.bytes = (self.bytes + entry.weight()).saturating_sub(before);
         Ok((Arc::clone(&entry.code), position, cached))
     }
 
@@ -193,6 +204,7 @@ impl CodeCache {
         Ok(Entry {
             code: Arc::new(code),
             lines,
+            copies: Copies::default(),
             print,
             positions: FxHashMap::default(),
             used: 0,
@@ -275,8 +287,19 @@ impl CodeCache {
 }
 
 impl Entry {
+    /// Notes a copy of the bytecode. True when it has taken the place of another one, to which
+    /// instructions were given that may be this one's.
+    fn note_copy(&mut self, start: u64) -> bool {
+        let lines = &self.lines;
+        let lost = self.copies.add(start, |low, high| lines.reaches(low, high));
+        if lost {
+            self.positions.clear();
+        }
+        lost
+    }
+
     fn weight(&self) -> usize {
-        let kept = self.code.weight() + self.lines.weight();
+        let kept = self.code.weight() + self.lines.weight() + self.copies.weight();
         ENTRY_BYTES + kept + self.positions.len() * POSITION_BYTES
     }
 }

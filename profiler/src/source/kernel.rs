@@ -22,11 +22,12 @@ use super::{
     error::{KernelError, is_refusal, one_line},
     hindrances::{self, Lockdown},
     log::{self, KernelLog},
+    meter::{Meter, ProgramCost},
     offsets,
     ring::Ring,
 };
-use crate::sys::PerfClock;
-use crate::words::{Cpu, DurationNs, Pid, PthreadId, ThreadStateAddr};
+use crate::sys::{self, PerfClock};
+use crate::words::{Cpu, DurationNs, MonotonicNs, Pid, PthreadId, ThreadStateAddr};
 
 /// The object that `cargo xtask build-ebpf` makes, aligned as aya wants it.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
@@ -52,8 +53,7 @@ pub struct Kernel {
     ebpf: aya::Ebpf,
     log: KernelLog,
     ring: Option<RingBuf<MapData>>,
-    /// While open, the kernel counts the programs' run time.
-    _stats: Option<std::os::fd::OwnedFd>,
+    meter: Meter,
     accounts: Accounts,
     clocks: Vec<(Cpu, PerfClock)>,
     options: KernelOptions,
@@ -66,19 +66,6 @@ impl std::fmt::Debug for Kernel {
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
-}
-
-/// What the programs themselves cost.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ProgramCost {
-    /// Nanoseconds in the tick program.
-    pub tick_ns: u64,
-    /// Runs of the tick program.
-    pub tick_runs: u64,
-    /// Nanoseconds in all programs.
-    pub all_ns: u64,
-    /// Runs of all programs.
-    pub all_runs: u64,
 }
 
 fn load_error(what: &str, error: &(dyn std::error::Error + 'static)) -> KernelError {
@@ -145,7 +132,7 @@ impl Kernel {
         };
         let level = log::level();
         // Ask first, so that the run time of the very first tick is counted too.
-        let stats = aya::sys::enable_stats(aya::sys::Stats::RunTime).ok();
+        let meter = Meter::start(sys::monotonic());
         // There is nothing to relocate: the offsets are globals.
         let mut ebpf = EbpfLoader::new()
             .btf(None)
@@ -183,7 +170,7 @@ impl Kernel {
             ebpf,
             log,
             ring: Some(ring),
-            _stats: stats,
+            meter,
             clocks: Vec::new(),
             options,
         };
@@ -418,22 +405,32 @@ impl Kernel {
         Ok(sum)
     }
 
-    /// What the programs cost so far, as the kernel counts it; zeroes where it does not.
-    #[must_use]
-    pub fn cost(&self) -> ProgramCost {
-        let mut cost = ProgramCost::default();
-        for (name, program) in self.ebpf.programs() {
-            let Ok(info) = program.info() else { continue };
-            let (ns, runs) = (info.run_time().as_nanos() as u64, info.run_count());
-            cost.all_ns += ns;
-            cost.all_runs += runs;
-            if name == TICK {
-                cost.tick_ns = ns;
-                cost.tick_runs = runs;
-            }
-        }
-        cost
+    /// Let the kernel count what the programs cost for a moment, now and then; to be called often.
+    pub fn turn_meter(&mut self, now: MonotonicNs) {
+        let Self { ebpf, meter, .. } = self;
+        meter.turn(now, || counted(ebpf));
     }
+
+    /// What the programs cost up to now; none where the kernel does not count it.
+    #[must_use]
+    pub fn cost(&self, now: MonotonicNs) -> Option<ProgramCost> {
+        self.meter.cost(now, || counted(&self.ebpf))
+    }
+}
+
+/// What the kernel counted of the programs while its clock ran.
+fn counted(ebpf: &aya::Ebpf) -> ProgramCost {
+    let mut cost = ProgramCost::default();
+    for (name, program) in ebpf.programs() {
+        let Ok(info) = program.info() else { continue };
+        let (ns, runs) = (info.run_time().as_nanos() as u64, info.run_count());
+        cost.all_ns += ns;
+        cost.all_runs += runs;
+        if name == TICK {
+            cost.tick_ns = ns;
+        }
+    }
+    cost
 }
 
 /// Nobody has an account yet; the first to open one gets the first place.

@@ -10,9 +10,11 @@ mod error;
 pub mod hindrances;
 pub mod kernel;
 pub mod log;
+mod meter;
 pub mod offsets;
 pub mod ring;
 
 pub use accounts::{Accounts, Slot};
 pub use error::KernelError;
 pub use kernel::{Kernel, KernelOptions};
+pub use meter::ProgramCost;

@@ -29,6 +29,7 @@ pub fn kernel_offsets(btf: &Btf<'_>) -> Result<KernelOffsets, BtfError> {
         task_state: either(&["task_struct", "__state"], &["task_struct", "state"])?,
         task_fsbase: btf.offset_of(&["task_struct", "thread", "fsbase"])?,
         task_on_cpu: btf.offset_of(&["task_struct", "on_cpu"])?,
+        task_flags: btf.offset_of(&["task_struct", "flags"])?,
         // Some kernels' BTF has the long names.
         regs_sp: either(&["pt_regs", "sp"], &["pt_regs", "rsp"])?,
         regs_ip: either(&["pt_regs", "ip"], &["pt_regs", "rip"])?,

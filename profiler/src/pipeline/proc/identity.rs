@@ -166,6 +166,8 @@ impl Identity {
         for person in people.values_mut().filter(nameless) {
             person.name_attempts -= u32::from(again);
             let name = person.known.and_then(|known| names.get(&known.pthread_id));
+            let is_first = person.tid().0 == attached.process.pid().0;
+            let name = name.and_then(|name| name.of(person.watched.inner(), is_first));
             // Of a thread that has ended meanwhile another may have the pthread id.
             if let Some(name) = name
                 && self.is_still(attached, person)

@@ -102,7 +102,7 @@ impl Watch {
         if moved {
             self.moved += 1;
             met.stack = stacks::moved_stack(&mut self.builder);
-            met.gil = Gil::Unknown;
+            met.gil = self.gil_or(Gil::Unknown);
             met.gc = Gc::Unknown;
             met.handling = Handling::Unknown;
             met.behind = None;
@@ -130,7 +130,7 @@ impl Watch {
             facts: None,
             gc: Gc::Idle,
             holder: None,
-            gil: Gil::Neither,
+            gil: self.gil_or(Gil::Neither),
             wait: Wait::Unknown,
         };
         if person.known.is_some() && !self.is_still(person) {
@@ -140,7 +140,9 @@ impl Watch {
         let gils = self.python.as_ref().map(|python| python.gils.as_slice());
         match (&self.python, person.known) {
             (None, _) => seen.gil = Gil::Unknown,
-            (Some(_), None) if self.may_be_pythons(person) => seen.gil = Gil::Unknown,
+            (Some(_), None) if self.may_be_pythons(person) => {
+                seen.gil = self.gil_or(Gil::Unknown);
+            }
             (Some(_), None) => {}
             (Some(python), Some(known)) => {
                 let facts = python.runtime.state_now(memory, known.state).ok();
@@ -148,14 +150,22 @@ impl Watch {
                 match seen.facts {
                     None => {
                         person.known = None;
-                        seen.gil = Gil::Unknown;
+                        seen.gil = self.gil_or(Gil::Unknown);
                     }
                     Some(facts) => {
                         seen.gil = facts.gil;
-                        let collecting = || python.runtime.collecting(memory, facts.interpreter);
+                        let collects = || {
+                            let runtime = &python.runtime;
+                            let collects = runtime.collects(memory, known.state, facts.interpreter);
+                            collects.ok().flatten()
+                        };
                         seen.gc = match facts.gil {
-                            Gil::Holds if collecting() == Ok(true) => Gc::Collecting,
-                            Gil::Unknown if collecting() != Ok(false) => Gc::Unknown,
+                            Gil::Holds | Gil::NoGil => match collects() {
+                                Some(true) => Gc::Collecting,
+                                Some(false) => Gc::Idle,
+                                None => Gc::Unknown,
+                            },
+                            Gil::Unknown if collects() != Some(false) => Gc::Unknown,
                             _ => Gc::Idle,
                         };
                         seen.chain =
@@ -172,7 +182,9 @@ impl Watch {
         {
             // Who has just let it go may want it again, or be on the way to block.
             seen.gil = if waits { Gil::Waits } else { Gil::Unknown };
-            seen.holder = python.runtime.holder_of(memory, gil).ok().flatten();
+            // Who takes it names itself a moment after it has locked it.
+            let holder = python.runtime.holder_of(memory, gil).ok().flatten();
+            seen.holder = holder.filter(|holder| person.known.map(|it| it.state) != Some(*holder));
         }
         if let Standing::Blocked(place) = standing
             && self.settings.mode.looks_off_cpu()

@@ -23,6 +23,7 @@ use rustc_hash::FxHashMap;
 
 use super::{
     attach::Attached,
+    session::NO_GIL_TO_SHOW,
     settings::RunSettings,
     stacks::{ChainId, Stacks},
 };
@@ -31,6 +32,8 @@ use crate::{
     cpython::{self, GilLock, Runtime, Wishes},
     native::LiveSymbols,
     pystack::Walker,
+    sample::{Gil, Mode},
+    target::Memory,
     words::{DurationNs, MonotonicNs, ThreadStateAddr, Tid},
 };
 use close::Account;
@@ -47,6 +50,21 @@ struct Python {
     plan: Plan,
     stacks: Stacks,
     gils: Vec<GilLock>,
+    /// Whether it runs without a GIL, as of the last time that was asked.
+    no_gil: bool,
+}
+
+impl Python {
+    /// Interpreters come and go with their locks, and a free-threaded build can be given one while
+    /// it runs: ask now and then.
+    fn ask_for_locks(&mut self, memory: &dyn Memory) {
+        if let Ok(gils) = self.runtime.gils(memory) {
+            self.gils = gils;
+        }
+        if let Ok(gil) = self.runtime.runs_with_gil(memory) {
+            self.no_gil = !gil;
+        }
+    }
 }
 
 /// What a look found and is worth, until the codes of its frames were compared.
@@ -146,14 +164,28 @@ impl Watch {
             found.by
         );
         self.builder
-            .python(&runtime.version().to_string(), "default");
+            .python(&runtime.version().to_string(), runtime.build().key());
         self.had_python = true;
-        self.python = Some(Python {
-            gils: runtime.gils(memory).unwrap_or_default(),
+        let mut python = Python {
+            gils: Vec::new(),
+            no_gil: false,
             plan,
             stacks: Stacks::new(&runtime),
             runtime,
-        });
+        };
+        python.ask_for_locks(memory);
+        if self.settings.mode == Mode::Gil && python.no_gil {
+            log::warn!("{NO_GIL_TO_SHOW}");
+        }
+        self.python = Some(python);
+    }
+
+    /// What a thread has to do with the GIL: `otherwise`, but where there is none.
+    fn gil_or(&self, otherwise: Gil) -> Gil {
+        match &self.python {
+            Some(python) if python.no_gil => Gil::NoGil,
+            _ => otherwise,
+        }
     }
 
     /// The program was replaced, or its interpreter was taken down.

@@ -191,9 +191,7 @@ impl Watch {
         if !self.identity.are_names_due(now) {
             return;
         }
-        if let Ok(gils) = python.runtime.gils(&self.attached.memory) {
-            python.gils = gils;
-        }
+        python.ask_for_locks(&self.attached.memory);
         self.identity.ask_names(
             &self.attached,
             &python.runtime,
@@ -405,7 +403,7 @@ impl Watch {
     ) {
         let met = Met {
             stack: stacks::between_looks(&mut self.builder),
-            gil: Gil::Unknown,
+            gil: self.gil_or(Gil::Unknown),
             gc: Gc::Unknown,
             ..asleep()
         };

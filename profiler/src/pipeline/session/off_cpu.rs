@@ -205,8 +205,8 @@ impl Session {
         if account.thread_state != 0 {
             return Some(ThreadStateAddr(account.thread_state));
         }
-        let id = PthreadId(account.tls_base);
-        self.off.states.get(&id).copied()
+        let id = Some(PthreadId(account.tls_base)).filter(|id| id.0 != 0);
+        self.off.states.get(&id?).copied()
     }
 
     /// Read the list of thread states again if this thread may be on it.
@@ -240,7 +240,7 @@ impl Session {
             stack: StackId(0),
             frames_from: FramesFrom::None,
             wait: Wait::Unknown,
-            gil: Gil::Neither,
+            gil: self.gil_or(Gil::Neither),
             gc: Gc::Idle,
             handling: Handling::Unknown,
             behind: None,
@@ -263,10 +263,12 @@ impl Session {
             {
                 met.gil = facts.gil;
                 met.handling = facts.handling;
-                if facts.gil == Gil::Holds
-                    && runtime.collecting(memory, facts.interpreter) == Ok(true)
-                {
-                    met.gc = Gc::Collecting;
+                if matches!(facts.gil, Gil::Holds | Gil::NoGil) {
+                    met.gc = match runtime.collects(memory, state, facts.interpreter) {
+                        Ok(Some(true)) => Gc::Collecting,
+                        Ok(Some(false)) => Gc::Idle,
+                        Ok(None) | Err(_) => Gc::Unknown,
+                    };
                 }
                 chain = stacks::walk_now(&mut self.walker, memory, plan, state);
                 if let Some((futex, is_wait)) = futex_of(syscall_of(account), account.off_args)
@@ -275,6 +277,8 @@ impl Session {
                     // Who has just let it go may want it again, or be on the way to block.
                     met.gil = if is_wait { Gil::Waits } else { Gil::Unknown };
                     let holder = runtime.holder_of(memory, gil).ok().flatten();
+                    // Who takes it names itself a moment after it has locked it.
+                    let holder = holder.filter(|holder| *holder != state);
                     met.behind = holder.and_then(|state| self.people.by_state(state));
                 }
             }
@@ -332,7 +336,7 @@ impl Session {
                 let gils = self.python.as_ref().map(|python| &python.gils);
                 gils.is_some_and(|gils| gils.iter().any(|gil| gil.contains(futex)))
             }),
-            gil: Gil::Unknown,
+            gil: self.gil_or(Gil::Unknown),
             gc: Gc::Unknown,
             handling: Handling::Unknown,
             behind: None,

@@ -164,7 +164,7 @@ impl Session {
                 ticks: 0,
                 weight: DurationNs(weight),
                 activity,
-                gil: Gil::Unknown,
+                gil: self.gil_or(Gil::Unknown),
                 gc: Gc::Unknown,
                 handling: Handling::Unknown,
                 generation: Generation(0),
