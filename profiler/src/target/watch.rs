@@ -27,15 +27,13 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// From the scheduler's account, if that is kept.
-    fn of_account(account: SchedulerAccount) -> Option<Self> {
-        // A thread that is there was put on a CPU at least once.
-        let arrivals = Some(account.arrivals).filter(|arrivals| arrivals.0 != 0)?;
-        Some(Self {
+    /// From the scheduler's account.
+    const fn of_account(account: SchedulerAccount) -> Self {
+        Self {
             on_cpu: account.on_cpu,
             run_delay: account.run_delay,
-            arrivals: Some(arrivals),
-        })
+            arrivals: Some(account.arrivals),
+        }
     }
 }
 
@@ -79,8 +77,7 @@ impl Process {
         let name = format!("task/{tid}/schedstat");
         let counter = match self.handle.open_relative(&name) {
             Ok(file) => {
-                let kept = account(&file).and_then(Counts::of_account).is_some();
-                if kept {
+                if is_kept(account(&file), kernel_counts) {
                     Counter::Open(file)
                 } else {
                     Counter::Stat
@@ -131,10 +128,10 @@ impl Watched {
     pub fn counts(&self, process: &Process) -> Result<Counts, TargetError> {
         let gone = TargetError::Gone { pid: process.pid() };
         match &self.counter {
-            Counter::Open(file) => account(file).and_then(Counts::of_account).ok_or(gone),
+            Counter::Open(file) => account(file).map(Counts::of_account).ok_or(gone),
             Counter::Closed => {
                 let account = process.scheduler_account(self.tid())?;
-                Counts::of_account(account).ok_or(gone)
+                Ok(Counts::of_account(account))
             }
             Counter::Stat => {
                 let (_, cpu, started) = stat(process, self.tid())?;
@@ -204,6 +201,18 @@ impl Watched {
     }
 }
 
+/// Whether a thread's account is one: it is all zeroes where nobody counts, and as long as the
+/// thread waits for its first CPU.
+fn is_kept(account: Option<SchedulerAccount>, kernel_counts: impl Fn() -> bool) -> bool {
+    account.is_some_and(|account| account.arrivals.0 != 0 || kernel_counts())
+}
+
+/// Whether the kernel counts at all: we have been on a CPU.
+fn kernel_counts() -> bool {
+    let own = File::open("/proc/thread-self/schedstat");
+    own.is_ok_and(|file| account(&file).is_some_and(|own| own.arrivals.0 != 0))
+}
+
 /// State, CPU time and start of a thread.
 fn stat(process: &Process, tid: Tid) -> Result<(TaskState, DurationNs, u64), TargetError> {
     let file = format!("task/{tid}/stat");
@@ -215,4 +224,23 @@ fn stat(process: &Process, tid: Tid) -> Result<(TaskState, DurationNs, u64), Tar
     let ticks = stat.utime.saturating_add(stat.stime);
     let cpu = DurationNs(ticks.saturating_mul(per_tick));
     Ok((TaskState::of(stat.state), cpu, stat.starttime))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_waits_for_its_first_cpu_is_counted_from_then_on() {
+        let account = |arrivals| SchedulerAccount {
+            on_cpu: DurationNs(0),
+            run_delay: DurationNs(0),
+            arrivals: Generation(arrivals),
+        };
+        assert!(is_kept(Some(account(1)), || false));
+        assert!(is_kept(Some(account(0)), || true));
+        assert!(!is_kept(Some(account(0)), || false));
+        assert!(!is_kept(None, || true));
+        assert_eq!(Counts::of_account(account(0)).arrivals, Some(Generation(0)));
+    }
 }

@@ -219,6 +219,9 @@ impl Watch {
     /// The stack of a thread of which no Python frames were read: the native function in which it
     /// blocks, or why there is nothing.
     fn without_frames(&mut self, person: &Person, standing: Standing) -> StackId {
+        if person.counts.arrivals == Some(Generation(0)) {
+            return stacks::unborn_stack(&mut self.builder);
+        }
         if self.python.is_some() && self.may_be_pythons(person) {
             return stacks::unmatched_stack(&mut self.builder);
         }
