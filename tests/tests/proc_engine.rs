@@ -57,7 +57,7 @@ fn shares_and_accounts_are_true(python: &Python) -> Result<()> {
     let (finished, accounts, stolen) = origin(python, "cpu")?;
     let (ledger, folded) = (finished.ledger()?, finished.folded()?);
     books_balance(&ledger)?;
-    ensure!(ledger.python == python.label, "Python {}", ledger.python);
+    ensure!(ledger.python == python.release, "Python {}", ledger.python);
     ensure!(ledger.looks == 0, "{ledger:?}");
 
     let all_cpu: f64 = accounts.iter().map(|account| account.cpu_s).sum();
