@@ -22,6 +22,11 @@ pub struct Ledger {
     pub build: String,
     /// `bpf` or `proc`.
     pub engine: String,
+    /// Why it is `proc`, where that was not asked for.
+    #[serde(default)]
+    pub why_not_bpf: Option<String>,
+    /// Of threads that ended between two ticks or looks.
+    pub unsampled: Unsampled,
     /// What a sample's weight means.
     pub mode: String,
     /// The clock of every time.
@@ -58,6 +63,15 @@ pub struct Ledger {
     pub threads: Vec<Thread>,
     /// What the profiler itself cost.
     pub profiler: Cost,
+}
+
+/// What no sample stands for.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Unsampled {
+    /// How many, where they are counted.
+    pub threads: u64,
+    /// Their time on a CPU.
+    pub on_cpu_ns: u64,
 }
 
 /// One thread's account.

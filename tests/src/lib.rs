@@ -8,6 +8,7 @@ pub mod folded;
 pub mod kinds;
 pub mod ledger;
 pub mod parked;
+pub mod privilege;
 pub mod profile;
 pub mod profiler;
 pub mod pythons;

@@ -5,6 +5,7 @@
 //! its next step when it is told to.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
@@ -34,10 +35,7 @@ const SCRIPTS: &[(&str, &str)] = &[
         include_str!("../targets/collect_beside.py"),
     ),
     ("count_work.py", include_str!("../targets/count_work.py")),
-    (
-        "deny_vm_readv.py",
-        include_str!("../targets/deny_vm_readv.py"),
-    ),
+    ("deny_call.py", include_str!("../targets/deny_call.py")),
     (
         "equal_spinners.py",
         include_str!("../targets/equal_spinners.py"),
@@ -54,6 +52,10 @@ const SCRIPTS: &[(&str, &str)] = &[
     (
         "main_thread_exits.py",
         include_str!("../targets/main_thread_exits.py"),
+    ),
+    (
+        "named_after_work.py",
+        include_str!("../targets/named_after_work.py"),
     ),
     ("origin.py", include_str!("../targets/origin.py")),
     ("short_calls.py", include_str!("../targets/short_calls.py")),
@@ -337,6 +339,10 @@ pub fn lay_out(python: &Python, name: &str) -> Result<(TempDir, PathBuf)> {
         .prefix("profiler-target-")
         .tempdir_in(&below)
         .with_context(|| format!("no folder could be made in {}", below.display()))?;
+    // Some run as another user, who may not write there.
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open)
+        .with_context(|| format!("{} could not be opened", folder.path().display()))?;
     for (script, text) in SCRIPTS {
         std::fs::write(folder.path().join(script), text)
             .with_context(|| format!("`{script}` could not be written"))?;

@@ -248,10 +248,12 @@ fn a_seccomp_filter_on_either_side_is_no_hindrance() -> Result<()> {
         rung::leave_out("the interpreter is not started by its path");
         return Ok(());
     };
-    let (_folder, filter) = target::lay_out(python, "deny_vm_readv.py")?;
+    let (_folder, filter) = target::lay_out(python, "deny_call.py")?;
     let filter = filter.to_string_lossy().into_owned();
     let mut filtered = python.clone();
-    filtered.command = vec![program.clone(), filter.clone(), program.clone()];
+    filtered.command = [program, &filter, "process_vm_readv", program]
+        .map(str::to_owned)
+        .to_vec();
     let mut target = Target::start(&filtered, "spin.py", &["5"])?;
     target.tell("go")?;
     target.expect("running")?;
@@ -266,7 +268,8 @@ fn a_seccomp_filter_on_either_side_is_no_hindrance() -> Result<()> {
     let files = tempfile::tempdir()?;
     let outputs = ["ledger.json", "profile.folded"].map(|name| files.path().join(name));
     let mut run = Command::new(program);
-    run.arg(&filter).arg(profiler::binary()?);
+    run.args([&filter, "process_vm_readv"])
+        .arg(profiler::binary()?);
     run.args(["run", "--pid", &pid, "-r", "499", "-d", "1s"]);
     run.arg("--ledger")
         .arg(&outputs[0])
@@ -276,7 +279,8 @@ fn a_seccomp_filter_on_either_side_is_no_hindrance() -> Result<()> {
     ensure!(finished.ledger()?.from("kernel") > 50, "{finished:?}");
     ensure!(finished.folded()?.total() > 50, "{finished:?}");
     let mut dump = Command::new(program);
-    dump.arg(&filter).arg(profiler::binary()?);
+    dump.args([&filter, "process_vm_readv"])
+        .arg(profiler::binary()?);
     dump.args(["dump", "--pid", &pid]);
     let dump = Running::spawn(dump, tempfile::tempdir()?)?
         .finish()?

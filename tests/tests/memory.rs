@@ -164,7 +164,7 @@ fn where_the_call_is_refused_the_file_serves() {
         assert_eq!(memory.way(), Way::ProcMem);
         return;
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("targets/deny_vm_readv.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("targets/deny_call.py");
     let exe = std::env::current_exe().expect("this test's program");
     // One of the machine's own root, where this test's program is seen.
     let mut here = pythons::required().iter().rev();
@@ -174,7 +174,11 @@ fn where_the_call_is_refused_the_file_serves() {
     };
     let (program, rest) = python.command.split_first().expect("a command");
     again(
-        Command::new(program).args(rest).arg(script).arg(exe),
+        Command::new(program)
+            .args(rest)
+            .arg(script)
+            .arg("process_vm_readv")
+            .arg(exe),
         "where_the_call_is_refused_the_file_serves",
     );
 }

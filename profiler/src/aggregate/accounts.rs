@@ -168,22 +168,14 @@ impl Ledger {
         if let Some(text) = lives::doubt(&self.threads) {
             say(true, text);
         }
-        if self.unsampled.threads > 0 {
-            let n = count(self.unsampled.threads);
-            let time = seconds(DurationNs(self.unsampled.on_cpu_ns));
-            say(
-                false,
-                format!("{n} threads of {time} in all ended between two ticks"),
-            );
+        if let Some(text) = self.unseen() {
+            say(false, text);
         }
-        if self.frames_from.estimated > 0 {
-            let n = self.frames_from.estimated;
-            let text = format!(
-                "{} of samples ({}) were read while the thread ran: their frames are estimated",
-                percent(n, self.samples),
-                ticks(n),
-            );
+        if let Some(text) = self.estimated() {
             say(true, text);
+        }
+        if let Some(text) = self.seldom() {
+            say(false, text);
         }
         if self.contradictions > 0 {
             let n = count(self.contradictions);
@@ -205,6 +197,68 @@ impl Ledger {
             say(false, text);
         }
         remarks
+    }
+
+    /// The time of threads that ended between two ticks or looks.
+    fn unseen(&self) -> Option<String> {
+        let time = seconds(DurationNs(self.unsampled.on_cpu_ns));
+        match self.unsampled.threads {
+            // Nobody counts threads from outside; only the process's clock tells of them.
+            0 if self.unsampled.on_cpu_ns > self.period_ns => Some(format!(
+                "{time} on a CPU went to threads that ended between two looks"
+            )),
+            0 => None,
+            n => Some(format!(
+                "{} threads of {time} in all ended between two ticks",
+                count(n)
+            )),
+        }
+    }
+
+    /// That frames are estimated, why, and what would make them exact.
+    fn estimated(&self) -> Option<String> {
+        let n = self.frames_from.estimated;
+        let of_proc = self.engine == "proc";
+        if n == 0 && !of_proc {
+            return None;
+        }
+        let mut text = if n == 0 {
+            "no sample was read while its thread ran, so no frames are estimated".to_owned()
+        } else {
+            format!(
+                "{} of samples ({}) were read while the thread ran: their frames are estimated",
+                percent(n, self.samples),
+                ticks(n),
+            )
+        };
+        if of_proc {
+            text += if n == 0 {
+                ", though there is no eBPF"
+            } else {
+                ", since there is no eBPF"
+            };
+            text += &match &self.why_not_bpf {
+                Some(why) => format!(": {why}"),
+                None => String::from(" (`--engine bpf` reads them exactly)"),
+            };
+        }
+        Some(text)
+    }
+
+    /// That there were fewer rounds of looks than was asked for.
+    fn seldom(&self) -> Option<String> {
+        /// One in ten may be late without a word.
+        const ENOUGH: f64 = 0.9;
+        let rounds = self.rounds? as f64;
+        let wanted = self.duration_s * f64::from(self.rate_hz);
+        (wanted >= 10.0 && rounds < wanted * ENOUGH).then(|| {
+            format!(
+                "looked {:.1} times a second instead of {}: there are many threads, or the \
+                 machine is busy; the times are exact all the same",
+                rounds / self.duration_s,
+                self.rate_hz,
+            )
+        })
     }
 
     fn cost(&self) -> Option<String> {

@@ -24,6 +24,10 @@ pub struct Ledger {
     pub build: String,
     /// `bpf` or `proc`.
     pub engine: String,
+    /// Why the engine is `proc`, and what would make it `bpf`; none when it is, or when `proc` was
+    /// asked for.
+    #[serde(default)]
+    pub why_not_bpf: Option<String>,
     /// `cpu`, `wall`, `gil` or `offcpu`.
     pub mode: String,
     /// The clock of every `_ns` here.
@@ -35,7 +39,11 @@ pub struct Ledger {
     pub period_ns: u64,
     /// Seconds from the first tick to the end.
     pub duration_s: f64,
-    /// Ticks that found a thread of the target.
+    /// How often the `proc` engine looked at all threads; none with another.
+    #[serde(default)]
+    pub rounds: Option<u64>,
+    /// Ticks that found a thread of the target. Of the `proc` engine: looks at a thread that was
+    /// on a CPU or, in `cpu` mode, had been since the last one and was found waiting for it.
     pub ticks: u64,
     /// Looks at threads off the CPU, one for each period; none in `cpu` mode.
     #[serde(default)]

@@ -72,6 +72,18 @@ pub(super) enum WalkArg {
     User,
 }
 
+/// How threads are seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum EngineArg {
+    /// By eBPF; where the system refuses that, from outside, with a word on it.
+    Auto,
+    /// By eBPF alone: what threads do on a CPU is exact.
+    Bpf,
+    /// From outside, by /proc and the target's memory: no eBPF and no capability is needed for
+    /// one's own processes; what threads do on a CPU is estimated.
+    Proc,
+}
+
 /// Where the frame of a thread's state stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum StateFramesArg {
@@ -155,7 +167,10 @@ pub(super) struct RunArgs {
     /// Write the accounts (ticks, samples, losses, threads, cost) here as JSON
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
-    /// Where the Python frames of a running thread are read
+    /// How threads are seen
+    #[arg(long, value_enum, default_value_t = EngineArg::Auto)]
+    pub engine: EngineArg,
+    /// Where the Python frames of a running thread are read (by the bpf engine)
     #[arg(long, value_enum, default_value_t = WalkArg::Auto)]
     pub walk: WalkArg,
     /// Keep at most this many Python frames of a stack, half at either end

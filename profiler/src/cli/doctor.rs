@@ -4,14 +4,15 @@ use std::io::{self, Write as _};
 
 use anyhow::Result;
 
-use super::{DONE, FAILED, args::DoctorArgs};
+use super::{DONE, FAILED, args::DoctorArgs, remedy};
 use crate::{
     pipeline::Attached,
     source::{Kernel, KernelOptions, capabilities},
+    target::may_call_vm_readv,
     words::{DurationNs, Pid},
 };
 
-/// Look at everything; the exit status says whether `run` would work.
+/// Look at everything; the exit status says whether `run` would be exact.
 pub(super) fn main(args: &DoctorArgs) -> Result<u8> {
     super::log::begin(0);
     let mut out = io::stdout().lock();
@@ -25,13 +26,26 @@ pub(super) fn main(args: &DoctorArgs) -> Result<u8> {
             writeln!(out, "      {}", capability.without)?;
         }
     }
+    if may_call_vm_readv() {
+        writeln!(out, "  ok  process_vm_readv: allowed")?;
+    } else {
+        writeln!(
+            out,
+            "  ok  process_vm_readv: refused, as by a seccomp filter; /proc/PID/mem is read in its place"
+        )?;
+    }
     match trial() {
         Ok(()) => writeln!(out, "  ok  the kernel programs load, attach and tick")?,
         Err(error) => {
             well = false;
             writeln!(out, "  no  {error}")?;
+            writeln!(
+                out,
+                "      `profiler run` takes `--engine proc`: times are exact, what threads do on a CPU is estimated"
+            )?;
         }
     }
+    remedy::write(&mut out)?;
     if let Some(pid) = args.pid {
         writeln!(out, "\nProcess {pid}")?;
         well &= process(&mut out, Pid(pid))?;

@@ -4,8 +4,10 @@
 mod args;
 mod doctor;
 mod dump;
+mod engine;
 mod log;
 mod progress;
+mod remedy;
 mod report;
 mod run;
 mod settings;

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use super::{
     DONE, FAILED,
     args::RunArgs,
+    engine::{self, Chosen},
     log,
     progress::Line,
     report,
@@ -17,9 +18,8 @@ use super::{
 };
 use crate::{
     aggregate::Profile,
-    export::{self, Format, Sink, SinkError},
+    export::{self, Format, Sink, SinkError, Unit},
     pipeline::{self, Attached, End, Outcome, Target},
-    source::{Kernel, KernelOptions, capabilities},
     words::Pid,
 };
 
@@ -32,25 +32,18 @@ struct Outputs {
 /// Run it; the exit status.
 pub(super) fn main(args: &RunArgs) -> Result<u8> {
     log::begin(args.verbose);
-    let plan = run_plan(args)?;
+    let mut plan = run_plan(args)?;
     let outputs = open(&plan)?;
     if let Whom::Process(pid) = plan.whom {
         // Cheap to ask, and a wrong pid should not hear of missing privileges first.
         drop(Attached::open(pid)?);
     }
-    if !capabilities::in_initial_pid_namespace().unwrap_or(true) {
-        bail!(
-            "process ids mean something else in this pid namespace than to the kernel: start the container with the host's pid namespace (`docker run --pid=host`, `hostPID: true`)"
-        );
-    }
-    let options = KernelOptions {
-        period: plan.run.period(),
-        ring_bytes: plan.ring_bytes,
-        wake_bytes: wake_bytes(&plan),
-        looks_off_cpu: plan.run.mode.looks_off_cpu(),
-    };
     let signals = signals::listen()?;
-    let kernel = Kernel::load(options)?;
+    let engine = engine::choose(&plan)?;
+    if matches!(engine, Chosen::Proc(_)) {
+        // Its looks are worth what was counted between them, not all the same.
+        plan.options.unit = Unit::Nanoseconds;
+    }
     let (target, mut held) = start(&plan)?;
     let pid = target.pid;
     let line = Line::new(
@@ -58,7 +51,7 @@ pub(super) fn main(args: &RunArgs) -> Result<u8> {
         plan.quiet,
         held.is_some(),
     );
-    let run = profile(kernel, target, &plan, &line, signals, || {
+    let run = profile(engine, target, &plan, &line, signals, || {
         if let Some(held) = &mut held {
             held.let_through();
         }
@@ -84,14 +77,6 @@ pub(super) fn main(args: &RunArgs) -> Result<u8> {
         (false, _) => bail!(
             "process {pid} ran no Python interpreter, so nothing was written: start the Python itself (`profiler run -- python3 …`), or give the pid of a running one"
         ),
-    }
-}
-
-/// Wake the profiler at every sample when it walks itself, else when an eighth of the ring waits.
-fn wake_bytes(plan: &RunPlan) -> u32 {
-    match plan.run.walk {
-        pipeline::Walk::User => 0,
-        pipeline::Walk::Auto | pipeline::Walk::Kernel => plan.ring_bytes / 8,
     }
 }
 
@@ -130,7 +115,7 @@ fn start(plan: &RunPlan) -> Result<(Target, Option<Held>)> {
 }
 
 fn profile(
-    kernel: Kernel,
+    engine: Chosen,
     target: Target,
     plan: &RunPlan,
     line: &Line,
@@ -147,8 +132,26 @@ fn profile(
     let mut word = None;
     let stop = async { word = signals.await.ok() };
     let settings = plan.run.clone();
-    let run = pipeline::run(kernel, target, settings, host, ticking, stop, &mut progress);
-    let outcome = runtime.block_on(run)?;
+    let outcome = match engine {
+        Chosen::Bpf(kernel) => runtime.block_on(pipeline::run(
+            *kernel,
+            target,
+            settings,
+            host,
+            ticking,
+            stop,
+            &mut progress,
+        )),
+        Chosen::Proc(why_not_bpf) => runtime.block_on(pipeline::run_proc(
+            target,
+            settings,
+            host,
+            why_not_bpf,
+            ticking,
+            stop,
+            &mut progress,
+        )),
+    }?;
     Ok((outcome, word))
 }
 

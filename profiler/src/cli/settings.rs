@@ -3,7 +3,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::args::{FormatArg, GranularityArg, ModeArg, RunArgs, StateFramesArg, WalkArg};
+use super::args::{
+    EngineArg, FormatArg, GranularityArg, ModeArg, RunArgs, StateFramesArg, WalkArg,
+};
 use crate::{
     export::{Format, Granularity, Options, StateFrames, Unit},
     pipeline::{RunSettings, Walk},
@@ -39,6 +41,17 @@ pub(super) enum Whom {
     Command(Vec<String>),
 }
 
+/// How threads are to be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Engine {
+    /// By eBPF where that may be, else from outside.
+    Auto,
+    /// By eBPF alone.
+    Bpf,
+    /// From outside alone.
+    Proc,
+}
+
 /// A run, as meant.
 #[derive(Clone, Debug)]
 pub(super) struct RunPlan {
@@ -46,6 +59,8 @@ pub(super) struct RunPlan {
     pub whom: Whom,
     /// How.
     pub run: RunSettings,
+    /// By which engine.
+    pub engine: Engine,
     /// Into which files, and how each is written.
     pub outputs: Vec<(PathBuf, Format)>,
     /// How they are written.
@@ -91,6 +106,13 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
             "--ring-bytes {} is too small for a deep sample: give at least {MIN_RING}",
             args.ring_bytes
         ));
+    }
+    if args.engine == EngineArg::Proc && args.walk != WalkArg::Auto {
+        return wrong(
+            "--walk says where the bpf engine reads stacks, and --engine proc reads all of them \
+             from outside: leave one of the two out"
+                .to_owned(),
+        );
     }
     let outputs = outputs(args)?;
     let mut files: Vec<&PathBuf> = outputs.iter().map(|(path, _)| path).collect();
@@ -142,6 +164,11 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
     Ok(RunPlan {
         whom,
         run,
+        engine: match args.engine {
+            EngineArg::Auto => Engine::Auto,
+            EngineArg::Bpf => Engine::Bpf,
+            EngineArg::Proc => Engine::Proc,
+        },
         outputs,
         options,
         ledger: args.ledger.clone(),
@@ -239,6 +266,7 @@ mod tests {
             ("run --pid 1 -d soon", "write 10, 10s"),
             ("run --pid 1 --max-depth 1", "give 2 to 512"),
             ("run --pid 1 --ring-bytes 5", "at least 65536"),
+            ("run --pid 1 --engine proc --walk kernel", "leave one of"),
             ("run --pid 1 -o profile.xyz", "profile.xyz"),
             ("run --pid 1 -o a.json --ledger a.json", "named twice"),
         ];

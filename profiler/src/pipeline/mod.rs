@@ -11,6 +11,7 @@ pub mod attach;
 mod books;
 mod look;
 mod people;
+mod proc;
 mod rounds;
 mod run;
 mod sampler;
@@ -20,5 +21,6 @@ mod stacks;
 
 pub use attach::{AttachError, Attached};
 pub use look::{Seen, View, look};
+pub use proc::run_proc;
 pub use run::{End, Outcome, Progress, RunError, run};
 pub use settings::{RunSettings, Target, Walk};

@@ -178,7 +178,7 @@ pub async fn run(
 }
 
 /// The interpreter of a process that was there before us; one that is just starting gets a while.
-async fn patiently(attached: &Attached) -> Result<crate::cpython::Runtime, AttachError> {
+pub(super) async fn patiently(attached: &Attached) -> Result<crate::cpython::Runtime, AttachError> {
     let deadline = Instant::now() + STARTING;
     loop {
         match attached.discover() {
@@ -309,14 +309,14 @@ fn every(period: Duration) -> tokio::time::Interval {
     beat
 }
 
-async fn until(deadline: Option<Instant>) {
+pub(super) async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
         None => std::future::pending().await,
     }
 }
 
-async fn end_of(target: Option<&AsyncFd<std::os::fd::OwnedFd>>) {
+pub(super) async fn end_of(target: Option<&AsyncFd<std::os::fd::OwnedFd>>) {
     match target {
         // An error of the reactor is looked into by the next beat.
         Some(fd) if fd.readable().await.is_ok() => {}

@@ -30,6 +30,9 @@ use crate::{
     words::{MonotonicNs, Pid, PthreadId, ThreadStateAddr, Tid},
 };
 
+/// What `--mode gil` is told of a free-threaded build.
+pub(super) const NO_GIL_TO_SHOW: &str = "this is a free-threaded build that runs without a GIL, so `--mode gil` has nothing to show unless one is switched on meanwhile; `--mode wall` shows what its threads wait for";
+
 /// Where a sample's stack will come from at the end of its batch.
 #[derive(Clone, Copy, Debug)]
 enum Frames {
@@ -190,9 +193,7 @@ impl Session {
         self.had_python = true;
         let python = Python::new(runtime, plan, &self.attached.memory);
         if self.settings.mode == Mode::Gil && python.lock == Lock::NoGil {
-            log::warn!(
-                "this is a free-threaded build that runs without a GIL, so `--mode gil` has nothing to show unless one is switched on meanwhile; `--mode wall` shows what its threads wait for"
-            );
+            log::warn!("{NO_GIL_TO_SHOW}");
         }
         self.python = Some(python);
         self.fill_states(kernel)?;

@@ -61,16 +61,30 @@ impl RunSettings {
     /// What the profile will say of itself.
     #[must_use]
     pub fn meta(&self, pid: Pid, command: String, host: String, start: MonotonicNs) -> ProfileMeta {
+        self.meta_of("bpf", "cpu-clock", pid, command, host, start)
+    }
+
+    /// The same for an engine, whose samples are set off by `clock`.
+    #[must_use]
+    pub fn meta_of(
+        &self,
+        engine: &str,
+        clock: &str,
+        pid: Pid,
+        command: String,
+        host: String,
+        start: MonotonicNs,
+    ) -> ProfileMeta {
         ProfileMeta {
             pid,
             command,
             python: String::new(),
             build: String::new(),
             mode: self.mode,
-            engine: "bpf".to_owned(),
+            engine: engine.to_owned(),
             rate_hz: self.rate_hz,
             period: self.period(),
-            clock: "cpu-clock".to_owned(),
+            clock: clock.to_owned(),
             host,
             started_at: std::time::SystemTime::now(),
             start,

@@ -256,6 +256,19 @@ pub(super) fn moved_stack(builder: &mut ProfileBuilder) -> StackId {
     builder.stack(&[id])
 }
 
+/// A thread that may run Python, and nobody knows yet as which of the interpreter's threads.
+pub(super) fn unmatched_stack(builder: &mut ProfileBuilder) -> StackId {
+    let id = builder.frame(Frame::unreadable("its Python thread is not matched yet"));
+    builder.stack(&[id])
+}
+
+/// What a thread is in that runs no Python, seen from outside while it runs.
+pub(super) fn unseen_stack(builder: &mut ProfileBuilder) -> StackId {
+    let words = "where it runs without Python is not seen from outside";
+    let id = builder.frame(Frame::unreadable(words));
+    builder.stack(&[id])
+}
+
 /// What stands for the frames of a thread that has never run yet.
 pub(super) fn unborn_stack(builder: &mut ProfileBuilder) -> StackId {
     let words = "[waits for its first CPU]";

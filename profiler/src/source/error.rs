@@ -18,8 +18,8 @@ pub enum KernelError {
         /// The first thing that is missing.
         lacks: &'static str,
     },
-    /// The system refused for lack of privilege; what was asked of it.
-    Refused(&'static str),
+    /// The system refused for lack of privilege; what was asked of it, why, and what to type.
+    Refused(String),
     /// The embedded object is broken, or the kernel does not take it.
     Load {
         /// The program or map.
@@ -53,14 +53,7 @@ impl fmt::Display for KernelError {
                 f,
                 "this kernel ({release}) is too old for the kernel programs: it has no `{lacks}`; they need Linux 5.10 or newer"
             ),
-            Self::Refused(what) if nix::unistd::geteuid().is_root() => write!(
-                f,
-                "no permission to {what}, though this is root: it lacks CAP_BPF or CAP_PERFMON (in a container, add `--cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE`); `profiler doctor` says which"
-            ),
-            Self::Refused(what) => write!(
-                f,
-                "no permission to {what}: run it as root (`sudo profiler …`) or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE"
-            ),
+            Self::Refused(words) => f.write_str(words),
             Self::Load { what, why } => write!(
                 f,
                 "the kernel did not take `{what}`: {why}; `profiler doctor` tells what works here"

@@ -20,6 +20,7 @@ use super::{
     accounts::Accounts,
     btf, capabilities,
     error::{KernelError, is_refusal, one_line},
+    hindrances::{self, Lockdown},
     log::{self, KernelLog},
     meter::{Meter, ProgramCost},
     offsets,
@@ -68,8 +69,9 @@ impl std::fmt::Debug for Kernel {
 }
 
 fn load_error(what: &str, error: &(dyn std::error::Error + 'static)) -> KernelError {
-    if is_refusal(error) {
-        KernelError::Refused("load kernel programs")
+    // Locked down, the kernel does not refuse: the verifier knows no function that reads.
+    if is_refusal(error) || hindrances::lockdown() == Lockdown::Confidentiality {
+        KernelError::Refused(capabilities::refusal("load kernel programs"))
     } else {
         KernelError::Load {
             what: what.to_owned(),
@@ -246,7 +248,8 @@ impl Kernel {
                 PerfClock::start(cpu, period, program.as_fd()).map_err(|error| {
                     match error.kind() {
                         io::ErrorKind::PermissionDenied => {
-                            KernelError::Refused("open a perf event on every CPU")
+                            let what = "open a perf event on every CPU";
+                            KernelError::Refused(capabilities::refusal(what))
                         }
                         _ => load_error(TICK, &error),
                     }

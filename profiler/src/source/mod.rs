@@ -7,6 +7,7 @@ pub mod accounts;
 pub mod btf;
 pub mod capabilities;
 mod error;
+pub mod hindrances;
 pub mod kernel;
 pub mod log;
 mod meter;

@@ -1,10 +1,10 @@
 //! Time and the profiler's own cost, as the kernel has them.
 
-use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 
-use crate::words::{DurationNs, MonotonicNs};
+use crate::words::{DurationNs, MonotonicNs, Pid};
 
 /// `CLOCK_MONOTONIC` now: the clock of the kernel's records.
 #[must_use]
@@ -12,6 +12,15 @@ pub fn monotonic() -> MonotonicNs {
     // The clock exists on every Linux, so the call has no way to fail; 0 stands for "before all".
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |time| time.num_nanoseconds());
     MonotonicNs(u64::try_from(now).unwrap_or(0))
+}
+
+/// What all threads of a process were on a CPU so far, those that have ended included; none when
+/// there is no such process.
+#[must_use]
+pub fn cpu_of(pid: Pid) -> Option<DurationNs> {
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid.0).ok()?);
+    let time = clock_gettime(ClockId::pid_cpu_clock_id(pid).ok()?).ok()?;
+    u64::try_from(time.num_nanoseconds()).ok().map(DurationNs)
 }
 
 /// What this process has cost so far.
@@ -46,6 +55,16 @@ fn peak_rss_bytes() -> Option<u64> {
     Some(kib.saturating_mul(1024))
 }
 
+/// Let this process have as many files open as it may at all; what it starts later inherits that.
+pub fn open_many_files() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        // Where it is refused, files are opened again and again.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,5 +76,8 @@ mod tests {
         let cost = own_cost().expect("getrusage works");
         assert!(cost.peak_rss_bytes > 0);
         assert!(monotonic() >= before);
+        let ours = cpu_of(Pid(std::process::id())).expect("we are there");
+        assert!(ours.0 > 0);
+        assert_eq!(cpu_of(Pid(u32::MAX)), None);
     }
 }

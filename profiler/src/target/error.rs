@@ -6,6 +6,7 @@ use std::io;
 use nix::libc;
 use procfs::ProcError;
 
+use crate::source::hindrances::Yama;
 use crate::words::{Pid, Tid};
 
 /// A process that cannot be opened or asked.
@@ -44,6 +45,8 @@ pub enum TargetError {
     Shut {
         /// The process.
         pid: Pid,
+        /// The setting that may be why; if it forbids nothing, the program itself is.
+        yama: Yama,
     },
     /// It ended while the profiler looked.
     Gone {
@@ -132,12 +135,18 @@ impl fmt::Display for TargetError {
                     ": run the profiler with `sudo`, or as that user"
                 })
             }
-            Self::Shut { pid } => write!(
-                f,
-                "may not read the memory of process `{pid}` (the setting \
-                 kernel.yama.ptrace_scope, or a program that shuts itself off): run the profiler \
-                 with `sudo`, or let it start the program: `profiler run -- CMD`"
-            ),
+            Self::Shut { pid, yama } => {
+                write!(f, "may not read the memory of process `{pid}`: ")?;
+                match yama {
+                    Yama::Absent | Yama::Scope(0) => f.write_str(
+                        "the program shuts itself off (`prctl(PR_SET_DUMPABLE)`), or can do more \
+                         than the profiler: run the profiler with `sudo`",
+                    ),
+                    Yama::Scope(scope) => {
+                        write!(f, "kernel.yama.ptrace_scope is {scope}: {}", yama.advice())
+                    }
+                }
+            }
             Self::Gone { pid } => write!(f, "process `{pid}` ended while the profiler looked"),
             Self::Proc { pid, file, why } => write!(
                 f,

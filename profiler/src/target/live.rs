@@ -168,6 +168,13 @@ pub(super) fn may_read(pid: Pid) -> bool {
     )
 }
 
+/// Whether this process may call `process_vm_readv` at all. Where a filter forbids that,
+/// `/proc/PID/mem` is read in its place.
+#[must_use]
+pub fn may_call_vm_readv() -> bool {
+    may_read(Pid(std::process::id()))
+}
+
 impl Memory for LiveMemory {
     fn read(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<(), ReadError> {
         let mut piece = [Piece::new(addr, buf)];

@@ -16,10 +16,11 @@ mod recorder;
 mod scheduler;
 mod tasks;
 mod waits;
+mod watch;
 
 pub use error::TargetError;
 pub use image_file::ImageError;
-pub use live::{LiveMemory, Way};
+pub use live::{LiveMemory, Way, may_call_vm_readv};
 pub use maps::{Backing, Mapping, Maps, Perms};
 pub use memory::{Memory, Piece, ReadError, ReadErrorKind};
 pub use presence::{LeftCpu, OffCpu, Presence};
@@ -29,3 +30,4 @@ pub use recorder::Recorder;
 pub use scheduler::{Asleep, SchedulerAccount, SchedulerMark};
 pub use tasks::{InKernel, TaskFacts, TaskState};
 pub use waits::{FdKind, wait_of};
+pub use watch::{Counts, Standing, Watched};

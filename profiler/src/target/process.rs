@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use procfs::process::Stat;
 
+use crate::source::hindrances;
 use crate::sys;
 use crate::target::error::TargetError;
 use crate::target::tasks::{self, TaskState};
@@ -110,7 +111,8 @@ impl Process {
         if let Err(TargetError::Refused { .. }) = process.open_memory()
             && !crate::target::live::may_read(pid)
         {
-            return Err(TargetError::Shut { pid });
+            let yama = hindrances::yama();
+            return Err(TargetError::Shut { pid, yama });
         }
         Ok(Self { exe, ..process })
     }

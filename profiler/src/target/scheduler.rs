@@ -142,7 +142,7 @@ impl Process {
 }
 
 /// Read the account afresh: the kernel makes the text anew for each read from offset 0.
-fn account(schedstat: &File) -> Option<SchedulerAccount> {
+pub(super) fn account(schedstat: &File) -> Option<SchedulerAccount> {
     let mut line = [0; 96];
     let bytes = schedstat.read_at(&mut line, 0).ok()?;
     SchedulerAccount::parse(line.get(..bytes)?)

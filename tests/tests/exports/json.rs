@@ -53,13 +53,15 @@ fn the_ledgers_keys_are_the_documented_ones_in_their_order() {
     export::json::write_ledger(&ledger, &mut text).expect("a vector takes everything");
     let text = String::from_utf8(text).expect("text is UTF-8");
     let expected = concat!(
-        r#"{"schema":1,"pid":4242,"python":"3.12.1","build":"default","engine":"bpf","mode":"cpu","#,
+        r#"{"schema":1,"pid":4242,"python":"3.12.1","build":"default","engine":"bpf","#,
+        r#""why_not_bpf":null,"mode":"cpu","#,
         r#""clock":"CLOCK_MONOTONIC","#,
-        r#""rate_hz":99,"period_ns":10101010,"duration_s":0.43434343,"ticks":45,"looks":0,"samples":42,"#,
+        r#""rate_hz":99,"period_ns":10101010,"duration_s":0.43434343,"rounds":null,"#,
+        r#""ticks":45,"looks":0,"samples":42,"#,
         r#""losses":{"ring_full":3},"#,
         r#""frames_from":{"kernel":34,"user":0,"cached":0,"estimated":0,"none":8},"#,
         r#""moved":0,"contradictions":0,"#,
-        r#""gil":{"holds":34,"waits":0,"neither":0,"unknown":8},"gc":2,"#,
+        r#""gil":{"holds":34,"waits":0,"neither":0,"no_gil":0,"unknown":8},"gc":2,"#,
         r#""handling":{"exception":0,"nothing":0,"unknown":42},"blocked":{},"#,
         r#""threads":[{"tid":4242,"name":"MainThread","pthread_id":139637976731794,"python":true,"#,
         r#""matched_by":["tls_base"],"samples":23,"sampled_ns":232323230,"scheduler_ns":233323230,"#,

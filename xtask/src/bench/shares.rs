@@ -25,6 +25,10 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
                 report.failed(&error.context(format!("profiler on {}", python.label)));
             }
         }
+        if let Err(error) = from_outside(python, rounds, sleep, report) {
+            let what = format!("profiler --engine proc on {}", python.label);
+            report.failed(&error.context(what));
+        }
         for spy in PY_SPIES
             .iter()
             .filter(|spy| spy.name.contains("nonblocking"))
@@ -95,6 +99,28 @@ fn ours(python: &Python, rounds: &str, sleep: &str, rate: u32, report: &mut Repo
             bound,
         );
     }
+    Ok(())
+}
+
+/// Without eBPF, as py-spy without a pause: it looks and does not know.
+fn from_outside(python: &Python, rounds: &str, sleep: &str, report: &mut Report) -> Result<()> {
+    let mut target = start(python, rounds, sleep)?;
+    let options = ["-r", &USUAL.to_string(), "--engine", "proc"];
+    let mut profiler = Running::on(target.pid(), &options)?;
+    profiler.attached()?;
+    target.tell("go")?;
+    let accounts = target.done()?;
+    let finished = profiler.stop()?;
+    let ledger = finished.ledger()?;
+    let points = error_in_points(&finished.folded()?, &accounts);
+    let case = python.label.as_str();
+    let bound = Bound::AtMost(3.0);
+    let figure = "profiler --engine proc at 99 Hz: error";
+    report.bounded(case, figure, points, "points", bound);
+    let cpu = ledger.profiler.cpu_ns.unwrap_or(0) as f64 / 1e9;
+    let percent = 100.0 * cpu / ledger.duration_s;
+    let figure = "profiler --engine proc: its own cost";
+    report.plain(case, figure, percent, "% of a CPU");
     Ok(())
 }
 

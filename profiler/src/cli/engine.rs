@@ -1,0 +1,61 @@
+//! Which engine sees the threads of a run: eBPF, or what can be seen from outside.
+
+use anyhow::{Result, bail};
+
+use super::settings::{Engine, RunPlan};
+use crate::{
+    pipeline::Walk,
+    source::{Kernel, KernelError, KernelOptions, capabilities},
+};
+
+/// An engine that is there.
+#[derive(Debug)]
+pub(super) enum Chosen {
+    /// The kernel programs, loaded and ticking.
+    Bpf(Box<Kernel>),
+    /// None; why not, unless that was asked for.
+    Proc(Option<String>),
+}
+
+/// Make the engine that the plan wants. Where it leaves the choice, what is refused is said.
+pub(super) fn choose(plan: &RunPlan) -> Result<Chosen> {
+    if plan.engine == Engine::Proc {
+        return Ok(Chosen::Proc(None));
+    }
+    let why_not = if capabilities::in_initial_pid_namespace().unwrap_or(true) {
+        match load(plan) {
+            Ok(kernel) => return Ok(Chosen::Bpf(Box::new(kernel))),
+            Err(error) => error.to_string(),
+        }
+    } else {
+        "process ids mean something else in this pid namespace than to the kernel: start the container with the host's pid namespace (`docker run --pid=host`, `hostPID: true`)".to_owned()
+    };
+    // Where a walk by eBPF's means is asked for, nothing else is that.
+    if plan.engine == Engine::Bpf || plan.run.walk != Walk::Auto {
+        bail!("{why_not}");
+    }
+    eprintln!(
+        "warning: no eBPF, so what threads do on a CPU is estimated (`--engine proc`): {why_not}"
+    );
+    Ok(Chosen::Proc(Some(why_not)))
+}
+
+fn load(plan: &RunPlan) -> Result<Kernel, KernelError> {
+    let mut kernel = Kernel::load(KernelOptions {
+        period: plan.run.period(),
+        ring_bytes: plan.ring_bytes,
+        wake_bytes: wake_bytes(plan),
+        looks_off_cpu: plan.run.mode.looks_off_cpu(),
+    })?;
+    // Nobody is a target yet; but a refusal comes while there still is a choice.
+    kernel.tick_everywhere()?;
+    Ok(kernel)
+}
+
+/// Wake the profiler at every sample when it walks itself, else when an eighth of the ring waits.
+fn wake_bytes(plan: &RunPlan) -> u32 {
+    match plan.run.walk {
+        Walk::User => 0,
+        Walk::Auto | Walk::Kernel => plan.ring_bytes / 8,
+    }
+}

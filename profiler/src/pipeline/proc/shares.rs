@@ -1,0 +1,222 @@
+//! One thread's time, handed out to the looks at it.
+//!
+//! The scheduler counts that time exactly; a look, one each period, tells what the thread was
+//! doing at one instant. Time of a kind belongs to the look at its end if that found this kind,
+//! else to the look before it, else it waits in a pool for the next look that does. A look that
+//! finds a thread in what it does seldom stands for the moments that no look met, and takes from
+//! the pool; one that finds it in what it does all the time stands for itself. What passed unseen
+//! before a thread is found waiting for a CPU is neither until it has got one, and the scheduler
+//! has counted how long that took. So the weights of a thread sum to what the scheduler counted,
+//! and neither long nor short stretches gain.
+
+use crate::words::{DurationNs, MonotonicNs};
+
+/// What a look found a thread to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    OnCpu,
+    Runnable,
+    Blocked,
+}
+
+impl Found {
+    const fn could_run(self) -> bool {
+        matches!(self, Self::OnCpu | Self::Runnable)
+    }
+}
+
+/// What the scheduler had counted at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reading {
+    pub(super) at: MonotonicNs,
+    pub(super) on_cpu: DurationNs,
+    pub(super) run_delay: DurationNs,
+}
+
+/// Time by kind, nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Weights {
+    pub(super) on_cpu: u64,
+    pub(super) runnable: u64,
+    pub(super) blocked: u64,
+}
+
+/// The time since the last look, to whom it belongs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Handed {
+    /// To what the look before found.
+    pub(super) before: Weights,
+    /// To what this one found.
+    pub(super) now: Weights,
+}
+
+/// The same numbers of which some may run ahead of others, and are then below zero.
+#[derive(Clone, Copy, Debug, Default)]
+struct Signed {
+    on_cpu: i64,
+    runnable: i64,
+    blocked: i64,
+}
+
+/// One thread's time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shares {
+    began: Reading,
+    last: Reading,
+    found: Option<Found>,
+    /// Since when it is seen to wait for a CPU: the scheduler counts that only once it has got
+    /// one. How long it did before it was first seen to is not known until then.
+    waits_since: Option<MonotonicNs>,
+    /// All time by kind up to the last look.
+    known: Signed,
+    /// What of it was not handed out.
+    pool: Signed,
+}
+
+impl Shares {
+    /// From a first reading.
+    pub(super) fn new(began: Reading) -> Self {
+        Self {
+            began,
+            last: began,
+            found: None,
+            waits_since: None,
+            known: Signed::default(),
+            pool: Signed::default(),
+        }
+    }
+
+    /// A look, or the end of all looks, when nothing was `found`.
+    pub(super) fn hand_out(&mut self, reading: Reading, found: Option<Found>) -> Handed {
+        let wall = reading.at.0.saturating_sub(self.last.at.0);
+        let fresh = self.count(reading, found);
+        let before = self.found;
+        self.last = reading;
+        self.found = found;
+
+        let mut handed = Handed::default();
+        let ran = fresh.on_cpu > 0;
+        // Whom we found waiting for a CPU stands where it left off when it ran.
+        let now_ran = found == Some(Found::OnCpu) || (found == Some(Found::Runnable) && ran);
+        if now_ran {
+            handed.now.on_cpu = take_share(&mut self.pool.on_cpu, fresh.on_cpu, wall);
+        } else if before.is_some_and(Found::could_run) {
+            handed.before.on_cpu = take(&mut self.pool.on_cpu, fresh.on_cpu);
+        }
+        if found == Some(Found::Blocked) {
+            handed.now.blocked = take_share(&mut self.pool.blocked, fresh.blocked, wall);
+        } else if before == Some(Found::Blocked) {
+            handed.before.blocked = take(&mut self.pool.blocked, fresh.blocked);
+        }
+        if found == Some(Found::Runnable) {
+            handed.now.runnable = take_share(&mut self.pool.runnable, fresh.runnable, wall);
+        } else if before == Some(Found::Runnable) {
+            handed.before.runnable = take(&mut self.pool.runnable, fresh.runnable);
+        } else if found == Some(Found::OnCpu) && before == found {
+            // It lost its CPU meanwhile, as likely here as anywhere.
+            handed.now.runnable = take(&mut self.pool.runnable, fresh.runnable);
+        }
+        handed
+    }
+
+    /// Count what has passed since the last look.
+    fn count(&mut self, reading: Reading, found: Option<Found>) -> Signed {
+        let ran = since(reading.on_cpu.0, self.last.on_cpu.0);
+        self.waits_since = match (found, self.waits_since) {
+            (Some(Found::Runnable) | None, Some(since)) if ran == 0 => Some(since),
+            (Some(Found::Runnable), _) => Some(reading.at),
+            _ => None,
+        };
+        let on_cpu = since(reading.on_cpu.0, self.began.on_cpu.0);
+        let delay = since(reading.run_delay.0, self.began.run_delay.0);
+        let all = since(reading.at.0, self.began.at.0);
+        // Blocked, or what it waits still.
+        let off = all.saturating_sub(on_cpu).saturating_sub(delay);
+        let (waiting, blocked) = match self.waits_since {
+            None => (0, off),
+            Some(began) => {
+                let waiting = since(reading.at.0, began.0);
+                (waiting, self.known.blocked.min(off.saturating_sub(waiting)))
+            }
+        };
+        let known = Signed {
+            on_cpu,
+            runnable: delay.saturating_add(waiting),
+            blocked,
+        };
+        let fresh = Signed {
+            on_cpu: known.on_cpu.saturating_sub(self.known.on_cpu),
+            runnable: known.runnable.saturating_sub(self.known.runnable),
+            blocked: known.blocked.saturating_sub(self.known.blocked),
+        };
+        self.known = known;
+        self.pool.on_cpu = self.pool.on_cpu.saturating_add(fresh.on_cpu);
+        self.pool.runnable = self.pool.runnable.saturating_add(fresh.runnable);
+        self.pool.blocked = self.pool.blocked.saturating_add(fresh.blocked);
+        fresh
+    }
+
+    /// Of what was handed out as blocked, what was not: who is woken and waits for a CPU seems to
+    /// sleep on until it has got one. At most so much is taken back.
+    pub(super) fn take_back(&mut self, most: u64) -> u64 {
+        let over = self.pool.blocked.min(0).unsigned_abs().min(most);
+        self.pool.blocked = self.pool.blocked.saturating_add_unsigned(over);
+        over
+    }
+
+    /// What is left of each kind when all is over.
+    pub(super) fn rest(&mut self) -> Weights {
+        // What came before it was seen to wait for a CPU nobody will tell any more.
+        let all = since(self.last.at.0, self.began.at.0);
+        let told = self.known.on_cpu.saturating_add(self.known.blocked);
+        let open = all.saturating_sub(told.saturating_add(self.known.runnable));
+        self.known.runnable = self.known.runnable.saturating_add(open.max(0));
+        self.pool.runnable = self.pool.runnable.saturating_add(open.max(0));
+        let Signed {
+            on_cpu,
+            runnable,
+            blocked,
+        } = self.pool;
+        Weights {
+            on_cpu: take(&mut self.pool.on_cpu, on_cpu),
+            runnable: take(&mut self.pool.runnable, runnable),
+            blocked: take(&mut self.pool.blocked, blocked),
+        }
+    }
+
+    /// Everything that was counted, and how long that was.
+    pub(super) fn totals(&self) -> (Weights, DurationNs) {
+        let all = |ns: i64| u64::try_from(ns).unwrap_or(0);
+        let totals = Weights {
+            on_cpu: all(self.known.on_cpu),
+            runnable: all(self.known.runnable),
+            blocked: all(self.known.blocked),
+        };
+        let lived = self.last.at.0.saturating_sub(self.began.at.0);
+        (totals, DurationNs(lived))
+    }
+}
+
+fn since(now: u64, before: u64) -> i64 {
+    i64::try_from(now.saturating_sub(before)).unwrap_or(i64::MAX)
+}
+
+/// So much of a pool, if it has that.
+fn take(pool: &mut i64, wanted: i64) -> u64 {
+    let taken = wanted.min(*pool).max(0);
+    *pool -= taken;
+    taken.unsigned_abs()
+}
+
+/// What a look takes that found this kind of time: all that its interval had of it and, the less
+/// that was, the more of what is left from before.
+fn take_share(pool: &mut i64, fresh: i64, wall: u64) -> u64 {
+    let fresh = fresh.max(0);
+    let chance = (fresh as f64 / wall.max(1) as f64).min(1.0);
+    let rest = pool.saturating_sub(fresh).max(0);
+    let wanted = (1.0 - chance).powi(2) * rest as f64;
+    take(pool, fresh.saturating_add(wanted as i64))
+}
+
+#[cfg(test)]
+mod tests;
