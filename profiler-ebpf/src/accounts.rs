@@ -8,7 +8,10 @@ use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
 use profiler_common::account::{Account, MAX_ACCOUNTS};
 
-use crate::maps::{self, ACCOUNTS, FREE, SLOTS, USED};
+use crate::{
+    maps::{self, ACCOUNTS, FREE, SLOTS, USED},
+    task::Task,
+};
 
 /// `BPF_NOEXIST` of `include/uapi/linux/bpf.h`.
 const NO_EXIST: u64 = 1;
@@ -64,15 +67,29 @@ pub struct Opening {
 
 /// The account of a thread that has one.
 #[inline(always)]
-pub fn find(tid: u32) -> Option<Place> {
+pub fn find(task: Task) -> Option<Place> {
     // SAFETY: the value is copied at once; it changes only when the thread is gone.
-    let slot = unsafe { SLOTS.get(&tid) }.copied()?;
+    let slot = unsafe { SLOTS.get(&task.address()) }.copied()?;
     ACCOUNTS.get_ptr_mut(slot).map(Place)
+}
+
+/// The same where the thread's ids are known. An account that another thread left behind, whose
+/// last switch was not seen, is closed.
+#[inline(always)]
+pub fn find_of(task: Task, tgid: u32, tid: u32) -> Option<Place> {
+    let place = find(task)?;
+    let known = get!(place, tid);
+    // While an `exec` makes a thread its process's first, it has either id, and so has the first.
+    if get!(place, tgid) == tgid && (known == tid || tid == tgid || known == tgid) {
+        return Some(place);
+    }
+    close(task);
+    None
 }
 
 /// Open an account. When somebody else did meanwhile, theirs counts.
 #[inline(always)]
-pub fn open(opening: Opening, fill: impl FnOnce(Place)) -> Option<Place> {
+pub fn open(task: Task, opening: Opening, fill: impl FnOnce(Place)) -> Option<Place> {
     let Opening {
         tgid,
         tid,
@@ -103,9 +120,9 @@ pub fn open(opening: Opening, fill: impl FnOnce(Place)) -> Option<Place> {
         set!(place, generation, generation + 1);
     }
     // Only now can others find it; until it has a thread's id, user space passes it over.
-    if SLOTS.insert(&tid, &slot, NO_EXIST).is_err() {
+    if SLOTS.insert(&task.address(), &slot, NO_EXIST).is_err() {
         give_back(slot, place);
-        return find(tid);
+        return find(task);
     }
     set!(place, tid, tid);
     Some(place)
@@ -113,29 +130,14 @@ pub fn open(opening: Opening, fill: impl FnOnce(Place)) -> Option<Place> {
 
 /// The thread is gone.
 #[inline(always)]
-pub fn close(tid: u32) {
+pub fn close(task: Task) {
     // SAFETY: as in `find`.
-    let Some(slot) = unsafe { SLOTS.get(&tid) }.copied() else {
+    let Some(slot) = unsafe { SLOTS.get(&task.address()) }.copied() else {
         return;
     };
-    let _ = SLOTS.remove(&tid);
+    let _ = SLOTS.remove(&task.address());
     if let Some(place) = ACCOUNTS.get_ptr_mut(slot).map(Place) {
         give_back(slot, place);
-    }
-}
-
-/// The same thread has another id from now on: its account stays where it is.
-#[inline(always)]
-pub fn rename(old: u32, new: u32) {
-    // SAFETY: as in `find`.
-    let Some(slot) = unsafe { SLOTS.get(&old) }.copied() else {
-        return;
-    };
-    close(new);
-    let _ = SLOTS.remove(&old);
-    let _ = SLOTS.insert(&new, &slot, 0);
-    if let Some(place) = ACCOUNTS.get_ptr_mut(slot).map(Place) {
-        set!(place, tid, new);
     }
 }
 

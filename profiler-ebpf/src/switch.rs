@@ -22,12 +22,17 @@ pub fn switch(ctx: &BtfTracePointContext) {
     // SAFETY: a helper without arguments.
     let now = unsafe { helpers::bpf_ktime_get_ns() };
     let prev = Task::from_argument(ctx.arg(1));
-    let tgid = prev.tgid();
+    let state = state(ctx, prev);
     // One after the other: joined, the compiler tests both pointers with one `or`, which the
     // verifier refuses.
-    // SAFETY: see `tick::tick`.
-    if let Some(plan) = unsafe { PLANS.get(&tgid) } {
-        off(plan, prev, tgid, state(ctx, prev), now);
+    if state & STATE_DEAD != 0 {
+        life::gone(prev, now);
+    } else {
+        let tgid = prev.tgid();
+        // SAFETY: see `tick::tick`.
+        if let Some(plan) = unsafe { PLANS.get(&tgid) } {
+            off(plan, prev, tgid, state, now);
+        }
     }
     let next = Task::from_argument(ctx.arg(2));
     let tgid = next.tgid();
@@ -51,7 +56,7 @@ pub fn wakeup(ctx: &BtfTracePointContext) {
         return;
     }
     // One that is still on its CPU, about to sleep, will not.
-    if let Some(place) = accounts::find(task.tid())
+    if let Some(place) = accounts::find(task)
         && !place.is_on_cpu()
         && get!(place, woken_ns) == 0
     {
@@ -75,8 +80,8 @@ fn state(ctx: &BtfTracePointContext, prev: Task) -> u32 {
 /// The account of a thread that is on a CPU; one first seen there has been since the start, or
 /// since the last switch that was seen on this CPU.
 #[inline(always)]
-fn running(plan: &Plan, tgid: u32, tid: u32) -> Option<Place> {
-    if let Some(place) = accounts::find(tid) {
+fn running(plan: &Plan, task: Task, tgid: u32, tid: u32) -> Option<Place> {
+    if let Some(place) = accounts::find_of(task, tgid, tid) {
         if !place.is_on_cpu() {
             unseen(place);
         }
@@ -88,7 +93,7 @@ fn running(plan: &Plan, tgid: u32, tid: u32) -> Option<Place> {
         since: later(last_switch(), plan.since_ns),
         off_state: None,
     };
-    accounts::open(opening, |_| ())
+    accounts::open(task, opening, |_| ())
 }
 
 #[inline(always)]
@@ -142,15 +147,32 @@ fn resume(place: Place, now: u64) {
     }
 }
 
-/// The account of the running thread for a tick: its generation, and its nanoseconds on a CPU up
-/// to `now`. Opens the account if there is none.
+/// What the account of the running thread says at a tick.
+#[derive(Clone, Copy)]
+pub struct AtTick {
+    /// The id it goes by.
+    pub tid: u32,
+    pub generation: u64,
+    /// Nanoseconds on a CPU up to now.
+    pub on_cpu_ns: u64,
+}
+
+/// Ask the account of the running thread; it is opened if there is none.
 #[inline(always)]
-pub fn at_tick(plan: &Plan, tgid: u32, tid: u32, tls_base: u64, now: u64) -> (u64, u64) {
-    let Some(place) = running(plan, tgid, tid) else {
-        return (0, 0);
+pub fn at_tick(plan: &Plan, task: Task, tgid: u32, tid: u32, tls_base: u64, now: u64) -> AtTick {
+    let Some(place) = running(plan, task, tgid, tid) else {
+        return AtTick {
+            tid,
+            generation: 0,
+            on_cpu_ns: 0,
+        };
     };
     set!(place, tls_base, tls_base);
-    (get!(place, generation), on_cpu_until(place, now))
+    AtTick {
+        tid: get!(place, tid),
+        generation: get!(place, generation),
+        on_cpu_ns: on_cpu_until(place, now),
+    }
 }
 
 /// An account's nanoseconds on a CPU, with the stretch that still runs.
@@ -169,15 +191,7 @@ fn off(plan: &Plan, task: Task, tgid: u32, state: u32, now: u64) {
     if let Some(counters) = maps::counters() {
         counters.switches += 1;
     }
-    let tid = task.tid();
-    if state & STATE_DEAD != 0 {
-        if let Some(place) = accounts::find(tid) {
-            life::gone(tgid, tid, now, place);
-        }
-        accounts::close(tid);
-        return;
-    }
-    let Some(place) = running(plan, tgid, tid) else {
+    let Some(place) = running(plan, task, tgid, task.tid()) else {
         return;
     };
     set!(place, on_cpu_ns, on_cpu_until(place, now));
@@ -225,7 +239,7 @@ pub fn waits(place: Place, task: Task, block: &mut profiler_common::walk::Block)
 #[inline(always)]
 fn on(task: Task, tgid: u32, now: u64) {
     let tid = task.tid();
-    match accounts::find(tid) {
+    match accounts::find_of(task, tgid, tid) {
         Some(place) if !place.is_on_cpu() => resume(place, now),
         // It went off unseen.
         Some(_) => {}
@@ -236,7 +250,7 @@ fn on(task: Task, tgid: u32, now: u64) {
                 since: now,
                 off_state: None,
             };
-            accounts::open(opening, |_| ());
+            accounts::open(task, opening, |_| ());
         }
     }
 }

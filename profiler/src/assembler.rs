@@ -62,12 +62,14 @@ impl Assembler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::words::Pid;
+    use crate::words::{Pid, Tid};
 
     fn exec(time: u64) -> Event {
         Event::Exec {
             time: MonotonicNs(time),
             pid: Pid(1),
+            old: Tid(1),
+            name: String::new(),
         }
     }
 

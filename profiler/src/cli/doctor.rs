@@ -48,6 +48,7 @@ fn trial() -> Result<()> {
         wake_bytes: 32 * 1024,
         tick: TickProgram::Best,
         looks_off_cpu: true,
+        pid_namespace: capabilities::own_pid_namespace().unwrap_or(None),
     };
     let mut kernel = Kernel::load(options)?;
     kernel.tick_everywhere()?;

@@ -38,17 +38,15 @@ pub(super) fn main(args: &RunArgs) -> Result<u8> {
         // Cheap to ask, and a wrong pid should not hear of missing privileges first.
         drop(Attached::open(pid)?);
     }
-    if !capabilities::in_initial_pid_namespace().unwrap_or(true) {
-        bail!(
-            "process ids mean something else in this pid namespace than to the kernel: start the container with the host's pid namespace (`docker run --pid=host`, `hostPID: true`)"
-        );
-    }
+    let pid_namespace = capabilities::own_pid_namespace()
+        .context("mount a /proc of the own pid namespace (`mount -t proc proc /proc`)")?;
     let options = KernelOptions {
         period: plan.run.period(),
         ring_bytes: plan.ring_bytes,
         wake_bytes: wake_bytes(&plan),
         tick: TickProgram::Best,
         looks_off_cpu: plan.run.mode.looks_off_cpu(),
+        pid_namespace,
     };
     let signals = signals::listen()?;
     let kernel = Kernel::load(options)?;

@@ -134,6 +134,8 @@ struct Place {
     ticks: u32,
     /// What its samples weigh together.
     weighed: DurationNs,
+    /// Whether it has taken over the id of its process's first thread, in an exec.
+    took_over: bool,
 }
 
 /// What a thread's first tick told of it.
@@ -214,6 +216,7 @@ impl People {
                 python,
                 ticks: 0,
                 weighed: DurationNs(0),
+                took_over: false,
             },
         );
         self.strangers.push(stranger);
@@ -304,6 +307,33 @@ impl People {
         for place in self.living.values_mut() {
             place.python = false;
         }
+    }
+
+    /// In an exec, the thread that did it has become its process's first: the same thread, another
+    /// id. Who was the first before has ended.
+    pub(super) fn take_over(&mut self, old: Tid, first: Tid) {
+        if old == first {
+            return;
+        }
+        self.births.remove(&first);
+        if let Some(born) = self.births.remove(&old) {
+            self.births.insert(first, born);
+        }
+        self.living.remove(&first);
+        self.strangers.retain(|stranger| stranger.tid != first);
+        let Some(mut place) = self.living.remove(&old) else {
+            return;
+        };
+        place.took_over = true;
+        if let Some(person) = self.everyone.get_mut(place.index.0 as usize) {
+            person.tid = first;
+        }
+        for stranger in &mut self.strangers {
+            if stranger.tid == old {
+                stranger.tid = first;
+            }
+        }
+        self.living.insert(first, place);
     }
 
     /// Whether somebody waits to be identified.

@@ -206,6 +206,8 @@ impl Session {
                 pid,
                 last,
                 time,
+                replaced: false,
+                ..
             } if pid == self.pid() => {
                 // Its samples are older than its end, so they are in the batch already.
                 self.identify();
@@ -215,10 +217,11 @@ impl Session {
                     self.people.gone(tid, times.on_cpu);
                 }
             }
-            Event::Exec { pid, .. } if pid == self.pid() => {
+            Event::Exec { pid, old, .. } if pid == self.pid() => {
                 self.end_batch();
                 self.python = None;
                 self.people.forget_python();
+                self.people.take_over(old, Tid(pid.0));
             }
             Event::Fork { .. } | Event::Exit { .. } | Event::Exec { .. } => {}
         }

@@ -4,7 +4,7 @@ use std::{fs, io, os::fd::AsFd as _};
 
 use aya::{
     Btf, EbpfLoader, Endianness, VerifierLogLevel,
-    maps::{HashMap, Map, MapData, PerCpuArray, RingBuf},
+    maps::{HashMap, Map, MapData, MapError, PerCpuArray, RingBuf},
     programs::{BtfTracePoint, Iter, PerfEvent},
     util::online_cpus,
 };
@@ -18,6 +18,7 @@ use profiler_common::{
 use super::{
     accounts::Accounts,
     btf,
+    capabilities::PidNamespace,
     error::{KernelError, is_refusal, one_line},
     log::{self, KernelLog},
     offsets,
@@ -45,6 +46,8 @@ pub struct KernelOptions {
     pub tick: TickProgram,
     /// Keep accounts that tell what a thread off the CPU waits for, of all threads.
     pub looks_off_cpu: bool,
+    /// The pid namespace by whose numbers everything goes; none is the initial one.
+    pub pid_namespace: Option<PidNamespace>,
 }
 
 /// The two forms of the tick, which differ in how far they can walk.
@@ -103,7 +106,7 @@ fn load_error(what: &str, error: &(dyn std::error::Error + 'static)) -> KernelEr
     }
 }
 
-fn map_error(name: &'static str) -> impl FnOnce(aya::maps::MapError) -> KernelError {
+fn map_error(name: &'static str) -> impl FnOnce(MapError) -> KernelError {
     move |error| KernelError::Map {
         name,
         why: one_line(&error),
@@ -147,7 +150,7 @@ impl Kernel {
             } else {
                 0
             },
-            _pad: 0,
+            pid_namespace: options.pid_namespace.map_or(0, |PidNamespace(inode)| inode),
         };
         let level = log::level();
         // Ask first, so that the run time of the very first tick is counted too.
@@ -361,19 +364,27 @@ impl Kernel {
     /// # Errors
     /// When the map has no room.
     pub fn set_plan(&mut self, pid: Pid, plan: &Plan) -> Result<(), KernelError> {
-        self.hash::<u32, Plan>("PLANS")?
-            .insert(pid.0, plan, 0)
+        let mut plans = self.hash::<u32, Plan>("PLANS")?;
+        // What the kernel has noted there stays; nothing else is, for a process of ours.
+        let owner = plans.get(&pid.0, 0).map_or(0, |known: Plan| known.owner);
+        plans
+            .insert(pid.0, Plan { owner, ..*plan }, 0)
             .map_err(map_error("PLANS"))
     }
 
-    /// Let go of a process.
+    /// Let go of a process; the kernel has done so already with one that has ended.
     ///
     /// # Errors
-    /// When the map cannot be changed; that it was not there is none.
+    /// When the map cannot be changed.
     pub fn remove_plan(&mut self, pid: Pid) -> Result<(), KernelError> {
         let mut plans = self.hash::<u32, Plan>("PLANS")?;
         match plans.remove(&pid.0) {
-            Ok(()) | Err(aya::maps::MapError::KeyNotFound) => Ok(()),
+            Ok(()) => Ok(()),
+            Err(MapError::SyscallError(error))
+                if error.io_error.kind() == io::ErrorKind::NotFound =>
+            {
+                Ok(())
+            }
             Err(error) => Err(map_error("PLANS")(error)),
         }
     }
@@ -421,6 +432,7 @@ impl Kernel {
             sum.events_lost += one.events_lost;
             sum.switches += one.switches;
             sum.accounts_full += one.accounts_full;
+            sum.plans_full += one.plans_full;
             sum.switches_unseen += one.switches_unseen;
         }
         Ok(sum)
