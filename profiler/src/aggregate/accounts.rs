@@ -1,6 +1,7 @@
 //! What the ledger says in words: whether the books balance, and what deserves attention.
 
 use profiler_common::loss::REASONS;
+use profiler_common::plan::MAX_PLANS;
 
 use crate::aggregate::lives::{self, Lives};
 use crate::aggregate::{Ledger, ThreadAccount, count, percent, seconds, sum};
@@ -168,13 +169,25 @@ impl Ledger {
         if let Some(text) = lives::doubt(&self.threads) {
             say(true, text);
         }
+        if self.not_followed > 0 {
+            let n = count(self.not_followed);
+            say(
+                true,
+                format!(
+                    "{n} children were not followed: {} processes were at the same time",
+                    count(MAX_PLANS.into())
+                ),
+            );
+        }
         if self.unsampled.threads > 0 {
             let n = count(self.unsampled.threads);
             let time = seconds(DurationNs(self.unsampled.on_cpu_ns));
-            say(
-                false,
-                format!("{n} threads of {time} in all ended between two ticks"),
-            );
+            let mut text = format!("{n} threads of {time} in all ended between two ticks");
+            if self.unsampled.processes > 0 {
+                let n = count(self.unsampled.processes);
+                text += &format!(", and with them {n} processes, too short for a sample");
+            }
+            say(false, text);
         }
         if self.frames_from.estimated > 0 {
             let n = self.frames_from.estimated;

@@ -13,9 +13,7 @@ use crate::{
     words::{DurationNs, InnerTid, MonotonicNs, Pid, PthreadId, RemoteAddr, ThreadStateAddr, Tid},
 };
 
-use super::attach::Attached;
-
-/// Who can be asked about the threads of one process: the process itself, as a rule.
+/// Who can be asked about the threads of one process: the hold on it, as a rule.
 pub(super) trait Witness {
     /// The process.
     fn pid(&self) -> Pid;
@@ -27,28 +25,6 @@ pub(super) trait Witness {
     fn maps(&self) -> Option<Maps>;
     /// The memory.
     fn memory(&self) -> &dyn Memory;
-}
-
-impl Witness for Attached {
-    fn pid(&self) -> Pid {
-        self.process.pid()
-    }
-
-    fn task(&self, tid: Tid) -> Option<TaskFacts> {
-        self.process.task(tid).ok()
-    }
-
-    fn stack_pointer(&self, tid: Tid) -> Option<RemoteAddr> {
-        self.process.in_kernel(tid).ok()?.stack_pointer()
-    }
-
-    fn maps(&self) -> Option<Maps> {
-        self.process.maps().ok()
-    }
-
-    fn memory(&self) -> &dyn Memory {
-        &self.memory
-    }
 }
 
 /// Who can be asked about the Python side of it: the runtime, as a rule.
@@ -80,6 +56,7 @@ impl PythonWitness for Runtime {
 /// One thread of the profile.
 #[derive(Clone, Debug)]
 pub(super) struct Person {
+    pub(super) index: ThreadIndex,
     pub(super) tid: Tid,
     pub(super) pthread_id: Option<PthreadId>,
     pub(super) matched_by: Vec<Rung>,
@@ -128,6 +105,8 @@ const ATTEMPTS: u32 = 10;
 #[derive(Clone, Copy, Debug)]
 struct Place {
     index: ThreadIndex,
+    /// Where it is in the list of everyone.
+    own: usize,
     /// Whether a thread state of Python's was ever seen for it.
     python: bool,
     /// Periods in which it was met.
@@ -199,20 +178,23 @@ impl People {
             python,
         });
         let person = Person {
+            index,
             tid,
             pthread_id: Some(tls_base).filter(|id| id.0 != 0),
             matched_by: Vec::new(),
             ended: None,
             born: self.births.remove(&tid),
         };
-        let place = index.0 as usize;
-        if place >= self.everyone.len() {
-            self.everyone.resize(place + 1, person);
+        // Threads beyond the profile's limit share an index, and so one person.
+        let own = self.everyone.partition_point(|known| known.index < index);
+        if own == self.everyone.len() {
+            self.everyone.push(person);
         }
         self.living.insert(
             tid,
             Place {
                 index,
+                own,
                 python,
                 ticks: 0,
                 weighed: DurationNs(0),
@@ -261,7 +243,7 @@ impl People {
     /// it down, so it keeps its place until another thread gets its id.
     pub(super) fn leave(&mut self, tid: Tid, times: Times, time: MonotonicNs) {
         if let Some(place) = self.living.get(&tid)
-            && let Some(person) = self.everyone.get_mut(place.index.0 as usize)
+            && let Some(person) = self.everyone.get_mut(place.own)
         {
             person.ended = Some((times, time));
             // Its state is no evidence any more: an id that nobody has would look like the one
@@ -298,6 +280,21 @@ impl People {
         self.registry.forget(tid);
     }
 
+    /// Whether the end of a thread with this id is that of who had it before an exec: a thread
+    /// begins to end before it has.
+    pub(super) fn is_of_former(&self, tid: Tid) -> bool {
+        let place = self.living.get(&tid).filter(|place| place.took_over);
+        let person = place.and_then(|place| self.everyone.get(place.own));
+        person.is_some_and(|person| person.ended.is_none())
+    }
+
+    /// After an exec the one thread bears the new program's name, until it is known as Python's.
+    pub(super) fn rename_all(&self, builder: &mut ProfileBuilder, name: &str) {
+        for place in self.living.values() {
+            builder.rename(place.index, name, place.python);
+        }
+    }
+
     /// The program was replaced: nobody is who they were, but the thread that did it lives on.
     pub(super) fn forget_python(&mut self) {
         self.states.clear();
@@ -311,7 +308,7 @@ impl People {
 
     /// In an exec, the thread that did it has become its process's first: the same thread, another
     /// id. Who was the first before has ended.
-    pub(super) fn take_over(&mut self, old: Tid, first: Tid) {
+    pub(super) fn take_over(&mut self, builder: &mut ProfileBuilder, old: Tid, first: Tid) {
         if old == first {
             return;
         }
@@ -325,7 +322,8 @@ impl People {
             return;
         };
         place.took_over = true;
-        if let Some(person) = self.everyone.get_mut(place.index.0 as usize) {
+        builder.renumber(place.index, first);
+        if let Some(person) = self.everyone.get_mut(place.own) {
             person.tid = first;
         }
         for stranger in &mut self.strangers {
@@ -394,6 +392,7 @@ impl People {
         for stranger in strangers {
             let Some(&Place {
                 index,
+                own,
                 python: is_python,
                 ..
             }) = self.living.get(&stranger.tid)
@@ -416,7 +415,7 @@ impl People {
                 builder.rename(index, name, true);
             }
             if let Some(found) = self.registry.by_tid(stranger.tid)
-                && let Some(person) = self.everyone.get_mut(index.0 as usize)
+                && let Some(person) = self.everyone.get_mut(own)
             {
                 person.pthread_id = Some(found.pthread_id);
                 person.matched_by.clone_from(&found.matched_by);
@@ -458,8 +457,14 @@ impl People {
     }
 
     /// Everyone, in the order of their index.
+    #[cfg(test)]
     pub(super) fn everyone(&self) -> &[Person] {
         &self.everyone
+    }
+
+    /// The process is over, or the run: everyone leaves, in the order of their index.
+    pub(super) fn into_everyone(self) -> Vec<Person> {
+        self.everyone
     }
 
     /// Whether a thread of this id is alive and has a place.

@@ -15,7 +15,7 @@ pub use code::{Code, Position};
 
 use crate::cpython::Runtime;
 use crate::cpython::objects::ObjectError;
-use crate::target::Memory;
+use crate::target::{Memory, ReadErrorKind};
 use crate::words::{CodeAddr, Instr};
 
 /// One frame of a Python stack, or what stands in its place.
@@ -67,6 +67,19 @@ impl Resolver {
         }
     }
 
+    /// That of a child that was just forked: it has its parent's codes where its parent had them.
+    #[must_use]
+    pub fn heir(&mut self, capacity: usize) -> Self {
+        Self {
+            cache: self.cache.heir(capacity),
+        }
+    }
+
+    /// Read a code that a child ran which is over, so that the children that come inherit it.
+    pub fn learn(&mut self, memory: &dyn Memory, code: CodeAddr) {
+        self.cache.learn(memory, code);
+    }
+
     /// The frames of a chain, leaf first. Frames that are still being set up are left out, as the
     /// interpreter itself leaves them out.
     pub fn frames(&mut self, memory: &dyn Memory, chain: &Chain) -> Vec<PyFrame> {
@@ -99,6 +112,18 @@ impl Resolver {
             Ok((_, Position::Elsewhere)) => PyFrame::Stale { code },
             Err(why) => PyFrame::Unreadable { code, why },
         })
+    }
+
+    /// The code of a frame that has no name because its process was over before it was read.
+    #[must_use]
+    pub fn missed(frame: &PyFrame) -> Option<CodeAddr> {
+        match frame {
+            PyFrame::Unreadable {
+                code,
+                why: ObjectError::Read(error),
+            } if error.kind == ReadErrorKind::Gone => Some(*code),
+            _ => None,
+        }
     }
 
     /// A chain that was resolved before came again: its codes are compared too.

@@ -4,7 +4,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 
-use crate::words::{DurationNs, MonotonicNs};
+use crate::words::{DurationNs, MonotonicNs, StartTime};
 
 /// `CLOCK_MONOTONIC` now: the clock of the kernel's records.
 #[must_use]
@@ -12,6 +12,17 @@ pub fn monotonic() -> MonotonicNs {
     // The clock exists on every Linux, so the call has no way to fail; 0 stands for "before all".
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |time| time.num_nanoseconds());
     MonotonicNs(u64::try_from(now).unwrap_or(0))
+}
+
+/// The clock ticks of a `StartTime` as a point of `CLOCK_MONOTONIC`, which does not count the time
+/// that the machine was suspended.
+#[must_use]
+pub fn since_boot(started: StartTime) -> MonotonicNs {
+    let now = |clock| clock_gettime(clock).map_or(0, |time| time.num_nanoseconds());
+    let suspended = now(ClockId::CLOCK_BOOTTIME).saturating_sub(now(ClockId::CLOCK_MONOTONIC));
+    // `USER_HZ` is 100 on x86-64.
+    let started = started.0.saturating_mul(10_000_000);
+    MonotonicNs(started.saturating_sub(u64::try_from(suspended).unwrap_or(0)))
 }
 
 /// What this process has cost so far.

@@ -7,7 +7,10 @@
 use profiler_common::account::{Account, STATE_STOPPED};
 use rustc_hash::FxHashMap;
 
-use super::{Python, Session};
+use super::{
+    Kit, Session,
+    member::{Member, Python},
+};
 use crate::{
     aggregate::{Place, ThreadIndex},
     pipeline::{
@@ -21,7 +24,8 @@ use crate::{
     target::{FdKind, TaskState, wait_of},
     wire::Times,
     words::{
-        CodeAddr, DurationNs, Generation, MonotonicNs, PthreadId, RemoteAddr, ThreadStateAddr, Tid,
+        CodeAddr, DurationNs, Generation, MonotonicNs, Pid, PthreadId, RemoteAddr, ThreadStateAddr,
+        Tid,
     },
 };
 
@@ -55,21 +59,47 @@ struct Sleeper {
     met: Option<Met>,
 }
 
-/// All of them.
+/// What the rounds over all threads have in common.
 #[derive(Debug, Default)]
-pub(super) struct OffCpu {
+pub(super) struct LooksOff {
     /// By slot: the generation that was dealt with.
     places: Vec<Generation>,
+    /// Rounds so far.
+    round: u64,
+    looks: u64,
+    moved: u64,
+}
+
+impl LooksOff {
+    pub(super) const fn looks(&self) -> u64 {
+        self.looks
+    }
+
+    pub(super) const fn moved(&self) -> u64 {
+        self.moved
+    }
+
+    /// What was dealt with of a place last.
+    fn place(&mut self, slot: Slot) -> &mut Generation {
+        let place = slot.0 as usize;
+        if place >= self.places.len() {
+            self.places.resize(place + 1, Generation(u64::MAX));
+        }
+        &mut self.places[place]
+    }
+}
+
+/// All of a process's.
+#[derive(Debug, Default)]
+pub(super) struct OffCpu {
     sleepers: FxHashMap<Tid, Sleeper>,
     /// Thread states that the kernel did not find, by the thread.
     states: FxHashMap<PthreadId, ThreadStateAddr>,
     states_again: MonotonicNs,
-    /// Rounds so far.
-    round: u64,
     /// Stacks of this round, whose codes are still to be compared.
     fresh: Vec<(Tid, ChainId)>,
-    looks: u64,
-    moved: u64,
+    /// Whether anything was ever counted.
+    counted: bool,
 }
 
 impl OffCpu {
@@ -93,26 +123,30 @@ impl OffCpu {
         self.fresh.is_empty()
     }
 
-    pub(super) const fn looks(&self) -> u64 {
-        self.looks
+    /// Whether any of its samples are the process's.
+    pub(super) const fn has_samples(&self) -> bool {
+        self.counted
     }
 
-    pub(super) const fn moved(&self) -> u64 {
-        self.moved
+    /// Another program from now on, with one thread; that had the id `old` and has `first` now.
+    pub(super) fn forget_python(&mut self, old: Tid, first: Tid) {
+        self.states.clear();
+        self.states_again = MonotonicNs(0);
+        if old != first
+            && let Some(sleeper) = self.sleepers.remove(&old)
+        {
+            self.sleepers.insert(first, sleeper);
+        }
     }
 }
 
 impl Session {
     /// One round: every thread that was off the CPU at `due` and still is counts once.
     pub(in crate::pipeline) fn look_off_cpu(&mut self, accounts: &Accounts, due: MonotonicNs) {
-        self.off.round += 1;
+        self.kit.off.round += 1;
         let mut again = Vec::new();
         for slot in accounts.slots() {
-            let place = slot.0 as usize;
-            if place >= self.off.places.len() {
-                self.off.places.resize(place + 1, Generation(u64::MAX));
-            }
-            if self.off.places[place] != accounts.generation(slot) {
+            if *self.kit.off.place(slot) != accounts.generation(slot) {
                 again.extend(
                     self.visit(accounts, slot, due)
                         .map(|account| (slot, account)),
@@ -130,59 +164,86 @@ impl Session {
             });
         }
         for (_, account) in again {
-            self.gave_up(&account, due);
+            if let Some(member) = self.members.get_mut(&Pid(account.tgid)) {
+                member.gave_up(&mut self.kit, &account, due);
+            }
         }
         self.end_batch();
+    }
+
+    /// The run is over: what still lasts counts up to now.
+    pub(in crate::pipeline) fn end_off_cpu(&mut self, accounts: &Accounts, now: MonotonicNs) {
+        if !self.kit.settings.mode.looks_off_cpu() {
+            return;
+        }
+        for account in accounts.all() {
+            if let Some(member) = self.members.get_mut(&Pid(account.tgid)) {
+                member.end_off_cpu(&mut self.kit, &account, now);
+            }
+        }
     }
 
     /// Deal with what has become of a place since the last round. What is returned moved while it
     /// was looked at.
     fn visit(&mut self, accounts: &Accounts, slot: Slot, due: MonotonicNs) -> Option<Account> {
         let generation = accounts.generation(slot);
-        let Some(account) = accounts.read(slot).filter(|a| a.tgid == self.pid().0) else {
-            self.off.places[slot.0 as usize] = generation;
+        let account = accounts.read(slot);
+        let Some((account, member)) =
+            account.and_then(|it| Some((it, self.members.get_mut(&Pid(it.tgid))?)))
+        else {
+            *self.kit.off.place(slot) = generation;
             return None;
         };
+        member.visit(&mut self.kit, accounts, slot, account, due)
+    }
+}
+
+impl Member {
+    /// The same for a thread of this process.
+    fn visit(
+        &mut self,
+        kit: &mut Kit,
+        accounts: &Accounts,
+        slot: Slot,
+        account: Account,
+        due: MonotonicNs,
+    ) -> Option<Account> {
         let tid = Tid(account.tid);
-        self.settle(tid, &account, None);
+        self.settle(kit, tid, &account, None);
         let dealt_with = Generation(account.generation);
         if account.generation & 1 != 0 {
-            self.off.places[slot.0 as usize] = dealt_with;
+            *kit.off.place(slot) = dealt_with;
             return None;
         }
         if account.off_state == 0 && account.since >= due.0 {
             // It ran at that time, and more likely than not it was us who took its CPU.
             return None;
         }
-        let Some((met, chain)) = self.look(accounts, slot, &account, due) else {
+        self.open(kit);
+        let Some((met, chain)) = self.look(kit, accounts, slot, &account, due) else {
             return Some(account);
         };
         accounts.mark(slot, dealt_with);
-        self.off.places[slot.0 as usize] = dealt_with;
+        *kit.off.place(slot) = dealt_with;
         self.off.fresh.extend(chain.map(|chain| (tid, chain)));
-        self.meet(&account, met);
+        self.meet(kit, &account, met);
         None
     }
 
-    fn meet(&mut self, account: &Account, met: Met) {
-        let sleeper = self.sleeper(account);
+    fn meet(&mut self, kit: &mut Kit, account: &Account, met: Met) {
+        let sleeper = self.sleeper(kit, account);
         sleeper.absence.meet(account, met.runnable);
         sleeper.met = Some(met);
     }
 
-    fn sleeper(&mut self, account: &Account) -> &mut Sleeper {
+    fn sleeper(&mut self, kit: &mut Kit, account: &Account) -> &mut Sleeper {
         let tid = Tid(account.tid);
         if !self.off.sleepers.contains_key(&tid) {
             let tls_base = PthreadId(account.tls_base);
             let state = self.state_of(account);
-            let thread = self.people.index(
-                &self.attached,
-                &mut self.builder,
-                tid,
-                None,
-                tls_base,
-                state,
-            );
+            let thread =
+                self.people
+                    .index(&self.hold, &mut kit.builder, tid, None, tls_base, state);
             let sleeper = Sleeper {
                 thread,
                 absence: Absence::default(),
@@ -215,7 +276,7 @@ impl Session {
             return;
         }
         let Some(python) = &self.python else { return };
-        let states = people::all_states(&python.runtime, &self.attached.memory);
+        let states = people::all_states(&python.runtime, self.hold.memory());
         self.off.states = states.into_iter().collect();
         self.off.states_again = MonotonicNs(now.0 + STATES_PAUSE.0);
     }
@@ -223,6 +284,7 @@ impl Session {
     /// Look at one thread; none when it moved meanwhile.
     fn look(
         &mut self,
+        kit: &mut Kit,
         accounts: &Accounts,
         slot: Slot,
         account: &Account,
@@ -231,7 +293,7 @@ impl Session {
         self.learn_states(account, due);
         let state = self.state_of(account);
         let id = PthreadId(account.tls_base);
-        let memory = &self.attached.memory;
+        let memory = self.hold.memory();
         let is_still = || accounts.generation(slot) == Generation(account.generation);
         let mut met = Met {
             stack: StackId(0),
@@ -244,7 +306,7 @@ impl Session {
             generation: Generation(account.generation),
             since: MonotonicNs(account.since),
             runnable: could_run(account, due),
-            round: self.off.round,
+            round: kit.off.round,
         };
         let mut chain = None;
         if let Some(Python {
@@ -265,7 +327,7 @@ impl Session {
                 {
                     met.gc = Gc::Collecting;
                 }
-                chain = stacks::walk_now(&mut self.walker, memory, plan, state);
+                chain = stacks::walk_now(&mut kit.walker, memory, plan, state);
                 if let Some((futex, is_wait)) = futex_of(account)
                     && let Some(gil) = gils.iter().find(|gil| gil.contains(futex))
                 {
@@ -285,16 +347,15 @@ impl Session {
             return None;
         }
         let Some(chain) = chain else {
-            let pid = self.pid();
             let ip = RemoteAddr(account.off_ip);
-            met.stack = stacks::native_stack(&mut self.builder, &mut self.symbols, pid, ip);
+            met.stack = stacks::native_stack(&mut kit.builder, &mut kit.symbols, self.pid, ip);
             return Some((met, None));
         };
         let python = self.python.as_mut()?;
         let collecting = met.gc == Gc::Collecting;
         let id = python
             .stacks
-            .of_walk(memory, &mut self.builder, chain, collecting);
+            .of_walk(memory, &mut kit.builder, chain, collecting);
         met.stack = python.stacks.stack(id);
         met.frames_from = FramesFrom::User;
         Some((met, Some(id)))
@@ -308,7 +369,8 @@ impl Session {
         };
         let tid = Tid(account.tid);
         let kind = |fd| {
-            let kind = self.attached.process.fd_kind(tid, fd);
+            let process = self.hold.process();
+            let kind = process.and_then(|process| process.fd_kind(tid, fd).ok());
             kind.unwrap_or(FdKind::Unknown)
         };
         let syscall = u32::try_from(account.off_syscall).ok();
@@ -316,9 +378,9 @@ impl Session {
     }
 
     /// It ran on each time it was looked at.
-    fn gave_up(&mut self, account: &Account, due: MonotonicNs) {
-        self.off.moved += 1;
-        let stack = stacks::moved_stack(&mut self.builder);
+    fn gave_up(&mut self, kit: &mut Kit, account: &Account, due: MonotonicNs) {
+        kit.off.moved += 1;
+        let stack = stacks::moved_stack(&mut kit.builder);
         let met = Met {
             stack,
             frames_from: FramesFrom::None,
@@ -333,23 +395,23 @@ impl Session {
             generation: Generation(account.generation),
             since: MonotonicNs(account.since),
             runnable: could_run(account, due),
-            round: self.off.round,
+            round: kit.off.round,
         };
-        self.meet(account, met);
+        self.meet(kit, account, met);
     }
 
     /// What a thread was met in is over, if it is, and counts.
-    fn settle(&mut self, tid: Tid, account: &Account, end: Option<MonotonicNs>) {
-        let period = self.settings.period();
+    fn settle(&mut self, kit: &mut Kit, tid: Tid, account: &Account, end: Option<MonotonicNs>) {
+        let period = kit.settings.period();
         let Some(sleeper) = self.off.sleepers.get_mut(&tid) else {
             return;
         };
         let over = sleeper.absence.settle(account, end, period);
-        self.count(tid, over, end.is_some());
+        self.count(kit, tid, over, end.is_some());
     }
 
     /// The last stretch of a thread counts; `last` says that its round is over.
-    fn count(&mut self, tid: Tid, over: Option<Stretch>, last: bool) {
+    fn count(&mut self, kit: &mut Kit, tid: Tid, over: Option<Stretch>, last: bool) {
         let Some(sleeper) = self.off.sleepers.get_mut(&tid) else {
             return;
         };
@@ -357,9 +419,10 @@ impl Session {
         let (Some(over), Some(met)) = (over, sleeper.met.take()) else {
             return;
         };
-        let looks = (self.off.round + u64::from(last)).saturating_sub(met.round);
+        let looks = (kit.off.round + u64::from(last)).saturating_sub(met.round);
         let looks = u32::try_from(looks.max(1)).unwrap_or(u32::MAX);
-        self.off.looks += u64::from(looks);
+        self.off.counted = true;
+        kit.off.looks += u64::from(looks);
         let Away { blocked, runnable } = over.weight;
         let runnable_looks = match over.length {
             Some(length) if blocked > 0 && runnable > 0 => {
@@ -398,7 +461,7 @@ impl Session {
                 }
                 let sample = Sample {
                     time: MonotonicNs(time),
-                    pid: self.attached.process.pid(),
+                    pid: self.pid,
                     tid,
                     cpu: None,
                     ticks,
@@ -415,14 +478,14 @@ impl Session {
                     frames_from,
                     behind: met.behind,
                 };
-                self.builder.add(place, &sample);
+                kit.builder.add(place, &sample);
             }
         }
     }
 
     /// A thread is gone: all of its time off the CPU counts.
-    pub(super) fn gone_off_cpu(&mut self, tid: Tid, times: Times, now: MonotonicNs) {
-        let period = self.settings.period();
+    pub(super) fn gone_off_cpu(&mut self, kit: &mut Kit, tid: Tid, times: Times, now: MonotonicNs) {
+        let period = kit.settings.period();
         let away = Away {
             blocked: times.blocked.0,
             runnable: times.runnable.0,
@@ -431,31 +494,27 @@ impl Session {
             return;
         };
         let over = sleeper.absence.settle_for_good(away, period);
-        self.count(tid, over, false);
-        self.count_rest(tid, now);
+        self.count(kit, tid, over, false);
+        self.count_rest(kit, tid, now);
         self.off.sleepers.remove(&tid);
     }
 
-    /// The run is over: what still lasts counts up to now.
-    pub(in crate::pipeline) fn end_off_cpu(&mut self, accounts: &Accounts, now: MonotonicNs) {
-        if !self.settings.mode.looks_off_cpu() {
-            return;
-        }
-        for (tid, account) in accounts.of(self.pid()) {
-            self.sleeper(&account);
-            self.settle(tid, &account, Some(now));
-            self.count_rest(tid, now);
-        }
+    /// The run is over: what still lasts of a thread counts up to now.
+    fn end_off_cpu(&mut self, kit: &mut Kit, account: &Account, now: MonotonicNs) {
+        let tid = Tid(account.tid);
+        self.sleeper(kit, account);
+        self.settle(kit, tid, account, Some(now));
+        self.count_rest(kit, tid, now);
     }
 
     /// What was counted for a thread and met by no look.
-    fn count_rest(&mut self, tid: Tid, now: MonotonicNs) {
+    fn count_rest(&mut self, kit: &mut Kit, tid: Tid, now: MonotonicNs) {
         let Some(sleeper) = self.off.sleepers.get_mut(&tid) else {
             return;
         };
         let thread = sleeper.thread;
         let Away { blocked, runnable } = sleeper.absence.rest();
-        let stack = stacks::between_looks(&mut self.builder);
+        let stack = stacks::between_looks(&mut kit.builder);
         for (activity, weight) in [
             (Activity::Blocked(Wait::Unknown), blocked),
             (Activity::Runnable, runnable),
@@ -465,7 +524,7 @@ impl Session {
             }
             let sample = Sample {
                 time: now,
-                pid: self.attached.process.pid(),
+                pid: self.pid,
                 tid,
                 cpu: None,
                 ticks: 0,
@@ -482,7 +541,7 @@ impl Session {
                 frames_from: FramesFrom::None,
                 behind: None,
             };
-            self.builder.add(place, &sample);
+            kit.builder.add(place, &sample);
         }
     }
 }
