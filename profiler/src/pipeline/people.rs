@@ -297,6 +297,7 @@ impl People {
 
     /// The program was replaced: nobody is who they were, but the thread that did it lives on.
     pub(super) fn forget_python(&mut self) {
+        self.facts.clear();
         self.states.clear();
         self.states_of.clear();
         self.registry = Registry::new();

@@ -170,7 +170,7 @@ impl Session {
                 name,
                 time,
             } => {
-                self.judge_batch(pid);
+                self.end_batch_of(pid);
                 if let Some(member) = self.members.get_mut(&pid) {
                     member.exec(&mut self.kit, old, &name, time);
                 }
@@ -245,11 +245,10 @@ impl Session {
 
     /// A process is over: the books keep what they need.
     fn bury(&mut self, pid: Pid, ended: Option<MonotonicNs>) {
-        self.judge_batch(pid);
-        let Some(mut member) = self.members.remove(&pid) else {
+        self.end_batch_of(pid);
+        let Some(member) = self.members.remove(&pid) else {
             return;
         };
-        member.end_batch(&mut self.kit, None);
         self.kit.symbols.forget(pid);
         if ended.is_some() {
             self.kit.builder.process_ended(pid);
@@ -262,29 +261,26 @@ impl Session {
         }
     }
 
-    /// The end of a batch for a child that was over before it could be opened: its parent says
-    /// whether the codes are what they are taken for, and learns those that nobody had.
-    fn judge_batch(&mut self, pid: Pid) {
-        let missed = |member: &Member| member.was_missed() && member.has_batch();
-        if !self.members.get(&pid).is_some_and(missed) {
-            return;
-        }
-        let Some(mut child) = self.members.remove(&pid) else {
+    /// The end of a batch of one process. For a child that was over before it could be opened, its
+    /// parent says whether the codes are what they are taken for; and it learns those that nobody
+    /// had.
+    fn end_batch_of(&mut self, pid: Pid) {
+        let Some(mut member) = self.members.remove(&pid) else {
             return;
         };
-        let kin = child.kin;
-        let parent = kin.and_then(|kin| {
+        let parent = member.kin.and_then(|kin| {
             let parent = self.members.get_mut(&kin.pid)?;
             parent.hold.check();
             (parent.is_parent_of(kin) && parent.hold.is_alive()).then_some(parent)
         });
-        let judge: Option<&dyn Memory> = parent.as_ref().map(|parent| parent.hold.memory());
-        child.end_batch(&mut self.kit, judge);
-        let codes = child.take_missed();
+        let judge = parent.as_ref().filter(|_| member.was_missed());
+        let judge: Option<&dyn Memory> = judge.map(|parent| parent.hold.memory());
+        member.end_batch(&mut self.kit, judge);
+        let unknown = member.take_unknown();
         if let Some(parent) = parent {
-            parent.learn_codes(&codes);
+            parent.learn_codes(&unknown);
         }
-        self.members.insert(pid, child);
+        self.members.insert(pid, member);
     }
 
     /// The batch is over for everybody.
@@ -292,10 +288,7 @@ impl Session {
         let busy = self.members.values().filter(|member| member.has_batch());
         let busy: Vec<Pid> = busy.map(|member| member.pid).collect();
         for pid in busy {
-            self.judge_batch(pid);
-            if let Some(member) = self.members.get_mut(&pid) {
-                member.end_batch(&mut self.kit, None);
-            }
+            self.end_batch_of(pid);
         }
     }
 

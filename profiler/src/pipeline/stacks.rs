@@ -22,8 +22,6 @@ use crate::{
 const MAX_REMEMBERED: usize = 8 << 20;
 /// What the children of a run may remember together, chains and codes each.
 const CHILDREN_REMEMBER: usize = 64 << 20;
-/// Most codes that are noted for the parent at a time.
-const MAX_MISSED: usize = 256;
 
 /// A chain that has come before.
 #[derive(Debug)]
@@ -47,8 +45,6 @@ pub(super) struct Stacks {
     by_bytes: FxHashMap<Box<[u8]>, ChainId>,
     remembered: usize,
     room: usize,
-    /// Codes that were not read before the process was over.
-    missed: Vec<CodeAddr>,
     key: Vec<u8>,
 }
 
@@ -60,7 +56,6 @@ impl Stacks {
             by_bytes: FxHashMap::default(),
             remembered: 0,
             room: MAX_REMEMBERED,
-            missed: Vec::new(),
             key: Vec::new(),
         }
     }
@@ -74,21 +69,20 @@ impl Stacks {
             by_bytes: FxHashMap::default(),
             remembered: 0,
             room,
-            missed: Vec::new(),
             key: Vec::new(),
         }
     }
 
-    /// Codes that a child of this process could not be asked for.
+    /// Codes that a child of this process ran.
     pub(super) fn learn_codes(&mut self, memory: &dyn Memory, codes: &[CodeAddr]) {
         for code in codes {
             self.resolver.learn(memory, *code);
         }
     }
 
-    /// Codes that were not read before the process was over.
-    pub(super) fn take_missed(&mut self) -> Vec<CodeAddr> {
-        std::mem::take(&mut self.missed)
+    /// Codes that were asked for and are not the parent's, as far as known.
+    pub(super) fn take_unknown(&mut self) -> Vec<CodeAddr> {
+        self.resolver.take_unknown()
     }
 
     /// The chain that came with a tick.
@@ -168,9 +162,6 @@ impl Stacks {
         collecting: bool,
     ) -> ChainId {
         let frames = self.resolver.frames(memory, &chain);
-        let room = MAX_MISSED.saturating_sub(self.missed.len());
-        let missed = frames.iter().filter_map(Resolver::missed).take(room);
-        self.missed.extend(missed);
         let stack = intern(builder, &frames, collecting, &[]);
         let id = ChainId(self.known.len() as u32);
         self.known.push(Known {

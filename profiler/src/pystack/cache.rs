@@ -24,6 +24,8 @@ const ENTRY_BYTES: usize = 160;
 const POSITION_BYTES: usize = 32;
 /// Most codes that are handed on from generation to generation.
 const MAX_INHERITED: usize = 1 << 16;
+/// Most codes of a batch that a parent is asked for.
+const MAX_UNKNOWN: usize = 256;
 /// Codes that are compared with the target in one call.
 const BATCH: usize = 512;
 
@@ -68,6 +70,9 @@ pub struct CodeCache {
     disowned: FxHashSet<CodeAddr>,
     /// What it hands on itself, until another code is read or forgotten.
     heirloom: Option<Heirloom>,
+    /// Codes that the process did not inherit: its parent had not been asked for them.
+    unknown: Vec<CodeAddr>,
+    is_heir: bool,
     files: FxHashSet<Arc<str>>,
     changed: Vec<Changed>,
     clock: u64,
@@ -96,6 +101,8 @@ impl CodeCache {
             inherited: Heirloom::default(),
             disowned: FxHashSet::default(),
             heirloom: None,
+            unknown: Vec::new(),
+            is_heir: false,
             files: FxHashSet::default(),
             changed: Vec::new(),
             clock: 0,
@@ -116,6 +123,8 @@ impl CodeCache {
             inherited: self.heirloom(),
             disowned: FxHashSet::default(),
             heirloom: None,
+            unknown: Vec::new(),
+            is_heir: true,
             files: FxHashSet::default(),
             changed: Vec::new(),
             clock: 0,
@@ -141,7 +150,13 @@ impl CodeCache {
         kept
     }
 
-    /// Read a code that a child ran which is over, for the children that come.
+    /// The codes used since the last call that the process did not inherit; they are worth to be
+    /// asked of its parent, for the children that come.
+    pub fn take_unknown(&mut self) -> Vec<CodeAddr> {
+        std::mem::take(&mut self.unknown)
+    }
+
+    /// Read a code that a child ran, for the children that come.
     pub fn learn(&mut self, memory: &dyn Memory, addr: CodeAddr) {
         if !self.entries.contains_key(&addr)
             && let Ok(read) = self.read(memory, addr)
@@ -249,6 +264,9 @@ impl CodeCache {
         };
         let inherited = self.inherited.0.get(&addr);
         let inherited = inherited.filter(|_| !self.disowned.contains(&addr));
+        if inherited.is_none() && self.is_heir && self.unknown.len() < MAX_UNKNOWN {
+            self.unknown.push(addr);
+        }
         let head = match (self.reading.head(memory, addr), inherited) {
             (Ok(head), _) => head,
             // It ended before it could be asked.

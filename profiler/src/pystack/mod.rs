@@ -15,7 +15,7 @@ pub use code::{Code, Position};
 
 use crate::cpython::Runtime;
 use crate::cpython::objects::ObjectError;
-use crate::target::{Memory, ReadErrorKind};
+use crate::target::Memory;
 use crate::words::{CodeAddr, Instr};
 
 /// One frame of a Python stack, or what stands in its place.
@@ -75,7 +75,12 @@ impl Resolver {
         }
     }
 
-    /// Read a code that a child ran which is over, so that the children that come inherit it.
+    /// The codes that were asked for since the last call and are not the parent's, as far as known.
+    pub fn take_unknown(&mut self) -> Vec<CodeAddr> {
+        self.cache.take_unknown()
+    }
+
+    /// Read a code that a child ran, so that the children that come inherit it.
     pub fn learn(&mut self, memory: &dyn Memory, code: CodeAddr) {
         self.cache.learn(memory, code);
     }
@@ -112,18 +117,6 @@ impl Resolver {
             Ok((_, Position::Elsewhere)) => PyFrame::Stale { code },
             Err(why) => PyFrame::Unreadable { code, why },
         })
-    }
-
-    /// The code of a frame that has no name because its process was over before it was read.
-    #[must_use]
-    pub fn missed(frame: &PyFrame) -> Option<CodeAddr> {
-        match frame {
-            PyFrame::Unreadable {
-                code,
-                why: ObjectError::Read(error),
-            } if error.kind == ReadErrorKind::Gone => Some(*code),
-            _ => None,
-        }
     }
 
     /// A chain that was resolved before came again: its codes are compared too.

@@ -276,9 +276,9 @@ impl Member {
         Ok(())
     }
 
-    /// Another program from now on: `old` is the thread that asked for it and is the first now.
+    /// Another program from now on; the batch is over. `old` is the thread that asked for it and is
+    /// the first now.
     pub(super) fn exec(&mut self, kit: &mut Kit, old: Tid, name: &str, time: MonotonicNs) {
-        self.end_batch(kit, None);
         self.python = None;
         self.program = self.program.wrapping_add(1);
         self.replan |= self.planned > time;
@@ -482,13 +482,14 @@ impl Member {
         }
     }
 
-    /// Codes that were not read before the process was over.
-    pub(super) fn take_missed(&mut self) -> Vec<CodeAddr> {
+    /// Codes that it ran and that its parent was not asked for.
+    pub(super) fn take_unknown(&mut self) -> Vec<CodeAddr> {
         let python = self.python.as_mut();
-        python.map_or_else(Vec::new, |python| python.stacks.take_missed())
+        python.map_or_else(Vec::new, |python| python.stacks.take_unknown())
     }
 
-    /// A child of this process ran these codes: those that come will be asked about them.
+    /// A child of this process ran these codes: those that come will run them too, and may be over
+    /// before they can be asked.
     pub(super) fn learn_codes(&mut self, codes: &[CodeAddr]) {
         if let Some(python) = &mut self.python {
             python.stacks.learn_codes(self.hold.memory(), codes);
