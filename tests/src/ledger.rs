@@ -54,15 +54,63 @@ pub struct Ledger {
     pub handling: BTreeMap<String, u64>,
     /// The time of blocked threads' samples, by what those waited for.
     pub blocked: BTreeMap<String, u64>,
+    /// The processes.
+    pub processes: Vec<Process>,
+    /// Children for which there was no room.
+    pub not_followed: u64,
     /// The threads.
     pub threads: Vec<Thread>,
+    /// Those that ended without a sample.
+    pub unsampled: Unsampled,
     /// What the profiler itself cost.
     pub profiler: Cost,
+}
+
+/// One process's account.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Process {
+    /// Its kernel id.
+    pub pid: i64,
+    /// The process that made it, if that was seen.
+    pub parent: Option<i64>,
+    /// Its command line.
+    pub command: String,
+    /// The interpreter's version, empty without one.
+    pub python: String,
+    /// Its samples on a CPU.
+    pub ticks: u64,
+    /// All its samples.
+    pub samples: u64,
+    /// The time that its samples on a CPU stand for.
+    pub sampled_ns: u64,
+    /// The time that the scheduler gave its threads.
+    pub scheduler_ns: Option<u64>,
+    /// When it became a target, seconds from the first tick.
+    pub started_s: f64,
+    /// When it ended, if it did.
+    pub ended_s: Option<f64>,
+    /// What it ended with.
+    pub ended_by: Option<String>,
+    /// How close it was looked at.
+    pub seen: String,
+}
+
+/// Who ended without a sample.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Unsampled {
+    /// Processes.
+    pub processes: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Their time on a CPU.
+    pub on_cpu_ns: u64,
 }
 
 /// One thread's account.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Thread {
+    /// Its process.
+    pub pid: i64,
     /// Its kernel id, as the target's processes see it.
     pub tid: i64,
     /// Its name.

@@ -2,7 +2,7 @@
 
 usage: family.py WAY [SECONDS]
 
-prefork      a master forks three workers, and a fourth when it is told to go
+prefork      a master forks three workers, which wait, and a fourth when it is told to go
 spawn        `multiprocessing` starts a worker by fork and one by spawn
 chain        Python runs a shell that runs Python
 orphan       a child's child works on when its parents have ended
@@ -73,10 +73,16 @@ def of_another(role, seconds, end):
 
 
 def prefork(seconds, end):
+    wait, go = os.pipe()
     for role in ("first", "second", "third"):
-        fork(role, seconds, end)
+        if os.fork() == 0:
+            os.close(go)
+            os.read(wait, 1)
+            work(role, seconds, end)
+            os._exit(0)
     ready()
     command()
+    os.close(go)
     fork("late", seconds, end)
 
 
