@@ -89,6 +89,26 @@ impl Target {
         Self::spawn(python, folder, script, arguments)
     }
 
+    /// Starts a target behind the words of another command, such as those of
+    /// [`crate::container`]. What it says of itself is then by other ids than ours.
+    ///
+    /// # Errors
+    ///
+    /// As [`Target::start`].
+    pub fn start_behind(
+        words: &[String],
+        python: &Python,
+        name: &str,
+        arguments: &[&str],
+    ) -> Result<Self> {
+        let (folder, script) = lay_out(python, name)?;
+        let behind = Python {
+            command: words.iter().chain(&python.command).cloned().collect(),
+            ..python.clone()
+        };
+        Self::spawn_any(&behind, folder, script, arguments)
+    }
+
     /// Starts `gap_meter.py` with its native half, built here.
     ///
     /// # Errors
@@ -120,6 +140,22 @@ impl Target {
         script: PathBuf,
         arguments: &[&str],
     ) -> Result<Self> {
+        let target = Self::spawn_any(python, folder, script, arguments)?;
+        let said = target.ready["pid"].as_u64();
+        ensure!(
+            said == Some(u64::from(target.child.id())),
+            "the target says it is {said:?}, but was started as {}",
+            target.child.id()
+        );
+        Ok(target)
+    }
+
+    fn spawn_any(
+        python: &Python,
+        folder: TempDir,
+        script: PathBuf,
+        arguments: &[&str],
+    ) -> Result<Self> {
         let mut child = command(python, &script, arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -136,12 +172,6 @@ impl Target {
             folder,
         };
         target.ready = target.expect("ready")?;
-        let said = target.ready["pid"].as_u64();
-        ensure!(
-            said == Some(u64::from(target.child.id())),
-            "the target says it is {said:?}, but was started as {}",
-            target.child.id()
-        );
         Ok(target)
     }
 

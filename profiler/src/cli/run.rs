@@ -41,14 +41,13 @@ pub(super) fn main(args: &RunArgs) -> Result<u8> {
     log::begin(args.verbose);
     let plan = run_plan(args)?;
     let outputs = open(&plan)?;
+    let pid_namespace = capabilities::own_pid_namespace()?;
     if let Whom::Processes(pids) = &plan.whom {
         for pid in pids {
             // Cheap to ask, and a wrong pid should not hear of missing privileges first.
             drop(Attached::open(*pid)?);
         }
     }
-    let pid_namespace = capabilities::own_pid_namespace()
-        .context("mount a /proc of the own pid namespace (`mount -t proc proc /proc`)")?;
     let options = KernelOptions {
         period: plan.run.period(),
         ring_bytes: plan.ring_bytes,

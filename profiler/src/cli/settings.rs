@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_file_for_each_process_has_its_number_before_the_extension() {
-        let path = |line| lower(line).expect("a run").outputs[0].0.clone();
+        let path = |line: String| lower(&line).expect("a run").outputs[0].0.clone();
         let cases = [
             ("-o a.svg", "a.svg"),
             ("-o a.{pid}.svg", "a.{pid}.svg"),
@@ -312,7 +312,7 @@ mod tests {
             ("--split -f json -o plain", "plain.{pid}"),
         ];
         for (typed, expected) in cases {
-            let path = path(&format!("run --pid 1 {typed}"));
+            let path = path(format!("run --pid 1 {typed}"));
             assert_eq!(path, PathBuf::from(expected), "{typed}");
         }
     }

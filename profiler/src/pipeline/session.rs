@@ -3,15 +3,17 @@
 //! It waits for nothing and sleeps never; `run` calls it when there is something to do. What is
 //! of one process is in `member`; here they come, go and get their events.
 
+mod looks;
 mod member;
 mod off_cpu;
+mod plans;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use profiler_common::account::Account;
 
+use looks::LooksOff;
 use member::Member;
-use off_cpu::LooksOff;
 
 use super::{
     attach::{AttachError, Attached},
@@ -338,7 +340,7 @@ impl Session {
         }
         for pid in over {
             self.bury(pid, Some(now));
-            kernel.remove_plan(pid)?;
+            kernel.remove_plan_of(pid, now)?;
         }
         Ok(())
     }

@@ -125,9 +125,9 @@ pub fn own_pid_namespace() -> io::Result<Option<PidNamespace>> {
     let shown = fs::read_link("/proc/self")?;
     if shown.to_str().and_then(|shown| shown.parse().ok()) != Some(std::process::id()) {
         return Err(io::Error::other(format!(
-            "/proc is of another pid namespace: it has this process as {}, which is {}",
+            "/proc is of another pid namespace, which has this process, {}, as {}: mount one of the own (`mount -t proc proc /proc`)",
+            std::process::id(),
             shown.display(),
-            std::process::id()
         )));
     }
     let inode = fs::metadata("/proc/self/ns/pid")?.ino();

@@ -25,7 +25,7 @@ use super::{
     ring::Ring,
 };
 use crate::sys::PerfClock;
-use crate::words::{Cpu, DurationNs, Pid, PthreadId, ThreadStateAddr};
+use crate::words::{Cpu, DurationNs, MonotonicNs, Pid, PthreadId, ThreadStateAddr};
 
 /// The object that `cargo xtask build-ebpf` makes, aligned as aya wants it.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
@@ -386,6 +386,19 @@ impl Kernel {
                 Ok(())
             }
             Err(error) => Err(map_error("PLANS")(error)),
+        }
+    }
+
+    /// Let go of a process that had ended by `time`, unless another one that has come since has its
+    /// id and its plan.
+    ///
+    /// # Errors
+    /// As [`Kernel::remove_plan`].
+    pub fn remove_plan_of(&mut self, pid: Pid, time: MonotonicNs) -> Result<(), KernelError> {
+        let plans = self.hash::<u32, Plan>("PLANS")?;
+        match plans.get(&pid.0, 0) {
+            Ok(plan) if plan.since_ns > time.0 => Ok(()),
+            _ => self.remove_plan(pid),
         }
     }
 

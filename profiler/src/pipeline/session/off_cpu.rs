@@ -7,10 +7,7 @@
 use profiler_common::account::{Account, STATE_STOPPED};
 use rustc_hash::FxHashMap;
 
-use super::{
-    Kit, Session,
-    member::{Member, Python},
-};
+use super::{Kit, member::Member, plans::Python};
 use crate::{
     aggregate::{Place, ThreadIndex},
     pipeline::{
@@ -29,8 +26,6 @@ use crate::{
     },
 };
 
-/// How often a thread that moved is looked at again, each time after all others.
-const PASSES: usize = 4;
 /// The list of thread states is read again no sooner than this.
 const STATES_PAUSE: DurationNs = DurationNs(50_000_000);
 
@@ -57,36 +52,6 @@ struct Sleeper {
     thread: ThreadIndex,
     absence: Absence,
     met: Option<Met>,
-}
-
-/// What the rounds over all threads have in common.
-#[derive(Debug, Default)]
-pub(super) struct LooksOff {
-    /// By slot: the generation that was dealt with.
-    places: Vec<Generation>,
-    /// Rounds so far.
-    round: u64,
-    looks: u64,
-    moved: u64,
-}
-
-impl LooksOff {
-    pub(super) const fn looks(&self) -> u64 {
-        self.looks
-    }
-
-    pub(super) const fn moved(&self) -> u64 {
-        self.moved
-    }
-
-    /// What was dealt with of a place last.
-    fn place(&mut self, slot: Slot) -> &mut Generation {
-        let place = slot.0 as usize;
-        if place >= self.places.len() {
-            self.places.resize(place + 1, Generation(u64::MAX));
-        }
-        &mut self.places[place]
-    }
 }
 
 /// All of a process's.
@@ -140,67 +105,10 @@ impl OffCpu {
     }
 }
 
-impl Session {
-    /// One round: every thread that was off the CPU at `due` and still is counts once.
-    pub(in crate::pipeline) fn look_off_cpu(&mut self, accounts: &Accounts, due: MonotonicNs) {
-        self.kit.off.round += 1;
-        let mut again = Vec::new();
-        for slot in accounts.slots() {
-            if *self.kit.off.place(slot) != accounts.generation(slot) {
-                again.extend(
-                    self.visit(accounts, slot, due)
-                        .map(|account| (slot, account)),
-                );
-            }
-        }
-        for _ in 1..PASSES {
-            if again.is_empty() {
-                break;
-            }
-            again.retain(|(slot, _)| match accounts.read(*slot) {
-                // On a CPU at the moment: later, perhaps.
-                Some(account) if account.generation & 1 != 0 => true,
-                _ => self.visit(accounts, *slot, due).is_some(),
-            });
-        }
-        for (_, account) in again {
-            if let Some(member) = self.members.get_mut(&Pid(account.tgid)) {
-                member.gave_up(&mut self.kit, &account, due);
-            }
-        }
-        self.end_batch();
-    }
-
-    /// The run is over: what still lasts counts up to now.
-    pub(in crate::pipeline) fn end_off_cpu(&mut self, accounts: &Accounts, now: MonotonicNs) {
-        if !self.kit.settings.mode.looks_off_cpu() {
-            return;
-        }
-        for account in accounts.all() {
-            if let Some(member) = self.members.get_mut(&Pid(account.tgid)) {
-                member.end_off_cpu(&mut self.kit, &account, now);
-            }
-        }
-    }
-
-    /// Deal with what has become of a place since the last round. What is returned moved while it
-    /// was looked at.
-    fn visit(&mut self, accounts: &Accounts, slot: Slot, due: MonotonicNs) -> Option<Account> {
-        let generation = accounts.generation(slot);
-        let account = accounts.read(slot);
-        let Some((account, member)) =
-            account.and_then(|it| Some((it, self.members.get_mut(&Pid(it.tgid))?)))
-        else {
-            *self.kit.off.place(slot) = generation;
-            return None;
-        };
-        member.visit(&mut self.kit, accounts, slot, account, due)
-    }
-}
-
 impl Member {
-    /// The same for a thread of this process.
-    fn visit(
+    /// Deal with what has become of a thread since the last round. What is returned moved while it
+    /// was looked at.
+    pub(super) fn visit(
         &mut self,
         kit: &mut Kit,
         accounts: &Accounts,
@@ -378,7 +286,7 @@ impl Member {
     }
 
     /// It ran on each time it was looked at.
-    fn gave_up(&mut self, kit: &mut Kit, account: &Account, due: MonotonicNs) {
+    pub(super) fn gave_up(&mut self, kit: &mut Kit, account: &Account, due: MonotonicNs) {
         kit.off.moved += 1;
         let stack = stacks::moved_stack(&mut kit.builder);
         let met = Met {
@@ -500,7 +408,7 @@ impl Member {
     }
 
     /// The run is over: what still lasts of a thread counts up to now.
-    fn end_off_cpu(&mut self, kit: &mut Kit, account: &Account, now: MonotonicNs) {
+    pub(super) fn end_off_cpu(&mut self, kit: &mut Kit, account: &Account, now: MonotonicNs) {
         let tid = Tid(account.tid);
         self.sleeper(kit, account);
         self.settle(kit, tid, account, Some(now));
