@@ -59,11 +59,19 @@ const _: () = assert!(size_of::<Account>() == 128);
 /// Most threads that have an account at one time.
 pub const MAX_ACCOUNTS: u32 = 32_768;
 
+/// Set in an entry of the map `FREE` that stands for [`PLACES_OF_STRIDE`] places, none of which was
+/// ever used; the other bits are the first of them. To put in each by itself would cost user space
+/// as many system calls.
+pub const FREE_STRIDE: u32 = 1 << 31;
+/// Places of a stride.
+pub const PLACES_OF_STRIDE: u32 = 64;
+const _: () = assert!(MAX_ACCOUNTS.is_multiple_of(PLACES_OF_STRIDE));
+
 /// How much of `ACCOUNTS` was ever used (map `USED`, one entry).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
-    /// Places handed out so far, those that were given back included.
+    /// All places that were ever handed out lie before this one.
     pub places: u64,
 }
 

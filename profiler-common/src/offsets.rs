@@ -54,9 +54,14 @@ pub struct KernelOffsets {
     pub regs_si: u32,
     /// 1 where `sched_switch` passes the previous state as its fourth argument (5.18 and later).
     pub switch_passes_state: u32,
+    /// `task_struct.stack`; [`NO_FIELD`] where the kernel itself tells where a task's registers
+    /// are (`bpf_task_pt_regs`, 5.15 and later).
+    pub task_stack: u32,
+    /// From the bottom of that stack to the registers with which the thread entered the kernel.
+    pub stack_regs: u32,
 }
 
-const _: () = assert!(size_of::<KernelOffsets>() == 92);
+const _: () = assert!(size_of::<KernelOffsets>() == 100);
 
 #[cfg(feature = "user")]
 crate::pod!(KernelOffsets);

@@ -91,11 +91,11 @@ pub struct SampleRecord {
     pub depth: u32,
     /// How many of the frames that follow are the leaf end; the others are the root end.
     pub leaf_frames: u32,
-    /// The system call's first argument while in one.
-    pub syscall_arg: u64,
+    /// The system call's first two arguments while in one.
+    pub syscall_args: [u64; 2],
 }
 
-const _: () = assert!(size_of::<SampleRecord>() == 112);
+const _: () = assert!(size_of::<SampleRecord>() == 120);
 
 /// The largest record there can be.
 pub const MAX_RECORD_BYTES: usize = size_of::<SampleRecord>() + MAX_FRAMES * 16;

@@ -13,8 +13,6 @@ use crate::plan::{NO_FIELD, WalkPlan};
 pub const MAX_FRAMES: usize = 512;
 /// Most frames a walk follows before it gives up reaching the root.
 pub const MAX_WALK: u32 = 4096;
-/// The same where the kernel has no `bpf_loop` (before 5.17): its verifier follows each step.
-pub const MAX_WALK_UNROLLED: u32 = 512;
 
 /// Words of a [`Block`].
 pub const BLOCK_WORDS: usize = 32;

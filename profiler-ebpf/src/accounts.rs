@@ -6,7 +6,7 @@
 
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
-use profiler_common::account::{Account, MAX_ACCOUNTS};
+use profiler_common::account::{Account, FREE_STRIDE, MAX_ACCOUNTS, PLACES_OF_STRIDE};
 
 use crate::{
     maps::{self, ACCOUNTS, FREE, SLOTS, USED},
@@ -68,23 +68,46 @@ pub struct Opening {
 /// The account of a thread that has one.
 #[inline(always)]
 pub fn find(task: Task) -> Option<Place> {
+    of_slot(slot(task)?)
+}
+
+/// The number of the account of a thread that has one.
+#[inline(always)]
+fn slot(task: Task) -> Option<u32> {
     // SAFETY: the value is copied at once; it changes only when the thread is gone.
-    let slot = unsafe { SLOTS.get(&task.address()) }.copied()?;
-    ACCOUNTS.get_ptr_mut(slot).map(Place)
+    unsafe { SLOTS.get(&task.address()) }.copied()
 }
 
 /// The same where the thread's ids are known. An account that another thread left behind, whose
 /// last switch was not seen, is closed.
 #[inline(always)]
-pub fn find_of(task: Task, tgid: u32, tid: u32) -> Option<Place> {
-    let place = find(task)?;
+pub fn slot_of(task: Task, tgid: u32, tid: u32) -> Option<u32> {
+    let slot = slot(task)?;
+    let place = of_slot(slot)?;
     let known = get!(place, tid);
     // While an `exec` makes a thread its process's first, it has either id, and so has the first.
     if get!(place, tgid) == tgid && (known == tid || tid == tgid || known == tgid) {
-        return Some(place);
+        return Some(slot);
     }
     close(task);
     None
+}
+
+/// The account with this number, whoever has it.
+#[inline(always)]
+pub fn of_slot(slot: u32) -> Option<Place> {
+    ACCOUNTS.get_ptr_mut(slot).map(Place)
+}
+
+/// The account with this number, if it is this thread's.
+#[inline(always)]
+pub fn at(slot: u32, tid: u32) -> Option<Place> {
+    let place = of_slot(slot)?;
+    if get!(place, tid) == tid {
+        Some(place)
+    } else {
+        None
+    }
 }
 
 /// Open an account. When somebody else did meanwhile, theirs counts.
@@ -131,38 +154,53 @@ pub fn open(task: Task, opening: Opening, fill: impl FnOnce(Place)) -> Option<Pl
 /// The thread is gone.
 #[inline(always)]
 pub fn close(task: Task) {
-    // SAFETY: as in `find`.
-    let Some(slot) = unsafe { SLOTS.get(&task.address()) }.copied() else {
+    let Some(slot) = slot(task) else {
         return;
     };
     let _ = SLOTS.remove(&task.address());
-    if let Some(place) = ACCOUNTS.get_ptr_mut(slot).map(Place) {
+    if let Some(place) = of_slot(slot) {
         give_back(slot, place);
     }
 }
 
-/// A place that nobody has: one that was given back, else one never used.
+/// A place that nobody has: the one given back last, else the first never used.
 #[inline(always)]
 fn free() -> Option<(u32, Place)> {
-    let slot = match FREE.pop() {
-        Ok(Some(slot)) => slot,
-        _ => {
-            let used = USED.get_ptr_mut(0)?;
-            // SAFETY: the map's value lives as long as the programs, and is only counted up.
-            unsafe {
-                let places = &raw mut (*used).places;
-                if places.read_volatile() >= u64::from(MAX_ACCOUNTS) {
-                    return None;
-                }
-                // Relaxed, LLVM takes the instruction that gives nothing back.
-                atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(places, 1) as u32
-            }
-        }
+    let slot = take_place();
+    of_slot(slot).map(|place| (slot, place))
+}
+
+/// The number of a free place, or one past the end. Visible from outside, so that the verifier
+/// looks at it once (see `pychain::walk_stride`).
+///
+/// A counter that gives each number once would need an addition that returns what was there, which
+/// kernels have since 5.12. Taking from the map is as good: whoever takes a whole stride from it
+/// has it alone, and puts back what is too much.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn take_place() -> u32 {
+    let Ok(Some(taken)) = FREE.pop() else {
+        return MAX_ACCOUNTS;
     };
-    // Past the end, by two that raced for the last place, there is no entry.
-    ACCOUNTS
-        .get_ptr_mut(slot)
-        .map(|account| (slot, Place(account)))
+    if taken & FREE_STRIDE == 0 {
+        return taken;
+    }
+    let first = taken & !FREE_STRIDE;
+    let Some(used) = USED.get_ptr_mut(0) else {
+        return MAX_ACCOUNTS;
+    };
+    // SAFETY: the map's value lives as long as the programs, and is only counted up. Relaxed, and
+    // with its result unused, it is the addition that old kernels have.
+    unsafe {
+        let places = &raw mut (*used).places;
+        atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(places, PLACES_OF_STRIDE.into());
+    }
+    let mut place = PLACES_OF_STRIDE - 1;
+    while place > 0 {
+        let _ = FREE.push(first + place, 0);
+        place -= 1;
+    }
+    first
 }
 
 #[inline(always)]

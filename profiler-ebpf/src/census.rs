@@ -10,7 +10,7 @@ use profiler_common::offsets::LOOK_OFF_CPU;
 
 use crate::{
     accounts::{self, Opening, set},
-    maps::{PLANS, SCRATCH, SETTINGS},
+    maps::{PLANS, SETTINGS},
     switch,
     task::Task,
 };
@@ -42,7 +42,7 @@ pub fn visit(context: *mut Context) {
     } else {
         Some(task.state())
     };
-    if accounts::find_of(task, tgid, tid).is_some() {
+    if accounts::slot_of(task, tgid, tid).is_some() {
         return;
     }
     let opening = Opening {
@@ -53,14 +53,8 @@ pub fn visit(context: *mut Context) {
     };
     accounts::open(task, opening, |place| {
         set!(place, tls_base, task.tls_base());
-        // SAFETY: entry 2 is for this program alone, which does not run twice at a time: only the
-        // profiler reads the iterator.
-        if off_state.is_some()
-            && let Some(block) = SCRATCH
-                .get_ptr_mut(2)
-                .map(|scratch| unsafe { &mut (*scratch).block })
-        {
-            switch::waits(place, task, block);
+        if off_state.is_some() {
+            switch::waits(place, task);
         }
     });
 }

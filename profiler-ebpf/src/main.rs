@@ -29,14 +29,7 @@ use aya_ebpf::{
 /// Every period, on every CPU.
 #[perf_event]
 pub fn tick(ctx: PerfEventContext) -> u32 {
-    tick::tick::<true>(&ctx);
-    0
-}
-
-/// The same for kernels without `bpf_loop`: it reaches less deep.
-#[perf_event]
-pub fn tick_unrolled(ctx: PerfEventContext) -> u32 {
-    tick::tick::<false>(&ctx);
+    tick::tick(&ctx);
     0
 }
 

@@ -41,6 +41,8 @@ pub static OFFSETS: Global<KernelOffsets> = Global::new(KernelOffsets {
     regs_di: NO_FIELD,
     regs_si: NO_FIELD,
     switch_passes_state: 0,
+    task_stack: NO_FIELD,
+    stack_regs: NO_FIELD,
 });
 
 /// Period and wake-up; user space fills it in before the load.
@@ -72,11 +74,12 @@ pub static SLOTS: HashMap<u64, u32> = HashMap::with_max_entries(MAX_ACCOUNTS, 0)
 #[map]
 pub static ACCOUNTS: Array<Account> = Array::with_max_entries(MAX_ACCOUNTS, MMAPABLE);
 
-/// How many places of `ACCOUNTS` were ever used.
+/// How many places of `ACCOUNTS` may have been used: those before this number.
 #[map]
 pub static USED: Array<Used> = Array::with_max_entries(1, MMAPABLE);
 
-/// Places of `ACCOUNTS` that were given back.
+/// Places of `ACCOUNTS` that nobody has, alone or by strides (`FREE_STRIDE`); user space puts all
+/// of them in before the programs run.
 #[map]
 pub static FREE: Stack<u32> = Stack::with_max_entries(MAX_ACCOUNTS, 0);
 
@@ -96,20 +99,32 @@ pub static COUNTERS: PerCpuArray<Counters> = PerCpuArray::with_max_entries(1, 0)
 #[map]
 pub static BEATS: PerCpuArray<Beat> = PerCpuArray::with_max_entries(1, 0);
 
-/// Room to put a record together (entry 0, for the tick) and to read registers (entry 1, for the
-/// switch, and entry 2, for the census, both of which a tick may interrupt); a tick is never
-/// interrupted by another on its CPU.
+/// Room to put a record together (entry 0, for the tick) and to read a thread state (entry 1, for
+/// the switch, which a tick may interrupt); a tick is never interrupted by another on its CPU.
 #[map]
-pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(3, 0);
+pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(2, 0);
 
-/// When this CPU ticked first, how many periods that was ago at its last tick, and when it
-/// switched last.
+/// When this CPU ticked first, how many periods that was ago at its last tick, when it switched
+/// last, and to whom.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Beat {
     pub first_ns: u64,
     pub last: u64,
     pub switched_ns: u64,
+    pub put: Put,
+}
+
+/// The thread of a target that a switch put on its CPU, the same that the next one takes off, and
+/// its account.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Put {
+    /// The address of its task; 0 when it was nobody of a target.
+    pub task: u64,
+    /// The id that its account goes by.
+    pub tid: u32,
+    pub slot: u32,
 }
 
 /// The address of a `pid_namespace`, 0 while it is not known, and how deep it is.

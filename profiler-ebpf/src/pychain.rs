@@ -3,12 +3,10 @@
 //! The thread cannot move while the interrupt holds its CPU, so what is read here is what was.
 //! The walk itself is `profiler_common::walk`; this is its reader.
 
-use core::ffi::c_void;
-
 use aya_ebpf::helpers;
 use profiler_common::{
     plan::Plan,
-    walk::{self, BLOCK_BYTES, Block, Chain, MAX_WALK, MAX_WALK_UNROLLED, Reader, Walked},
+    walk::{self, BLOCK_BYTES, Block, Chain, MAX_WALK, Reader, Walked},
 };
 
 use crate::maps::{SCRATCH, Scratch};
@@ -41,14 +39,11 @@ impl Reader for CurrentMemory {
 
 /// Walk from the thread state in `scratch.block` into `scratch.frames`.
 ///
-/// `LOOPS` says that the kernel has `bpf_loop`, which lets the verifier look at one step instead
-/// of at each of them.
-///
 /// # Safety
-/// `scratch` is this CPU's scratch memory. It is a raw pointer because the loop's callback reaches
-/// the same memory by its own way, which a reference would deny.
+/// `scratch` is this CPU's scratch memory. It is a raw pointer because the steps reach the same
+/// memory by their own way, which a reference would deny.
 #[inline(always)]
-pub unsafe fn walk<const LOOPS: bool>(plan: &Plan, scratch: *mut Scratch) -> Walked {
+pub unsafe fn walk(plan: &Plan, scratch: *mut Scratch) -> Walked {
     // SAFETY: as the caller promises; the borrow ends here.
     let first = walk::first_frame(&mut CurrentMemory, &plan.walk, unsafe { &(*scratch).block });
     let first = match first {
@@ -57,35 +52,47 @@ pub unsafe fn walk<const LOOPS: bool>(plan: &Plan, scratch: *mut Scratch) -> Wal
     };
     // SAFETY: as above.
     unsafe { (*scratch).chain = Chain::start(&plan.walk, first) };
-    if LOOPS {
-        // SAFETY: the callback has the signature that the helper expects and uses no context.
-        unsafe {
-            helpers::generated::bpf_loop(MAX_WALK, step as *mut c_void, core::ptr::null_mut(), 0);
-        }
-    } else {
-        let mut steps = 0;
-        // SAFETY: as above.
-        while steps < MAX_WALK_UNROLLED && step_of(unsafe { &mut *scratch }) {
-            steps += 1;
-        }
+    let mut strides = 0;
+    while strides < MAX_WALK / STRIDE && walk_stride() == 0 {
+        strides += 1;
     }
     // SAFETY: as above.
     unsafe { (*scratch).chain.walked() }
 }
 
-#[inline(always)]
-fn step_of(scratch: &mut Scratch) -> bool {
-    scratch
-        .chain
-        .step(&mut CurrentMemory, &mut scratch.block, &mut scratch.frames)
+/// Steps of a stride.
+const STRIDE: u32 = 64;
+const _: () = assert!(MAX_WALK.is_multiple_of(STRIDE));
+
+/// Some steps; 1 when the walk is over.
+///
+/// The verifier looks at a function that is visible from outside once and by itself, not again at
+/// each call (Linux 5.6). So it follows two short loops around one step, and a walk of thousands of
+/// frames is no harder for it than one of a few. Such a function takes nothing but numbers.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn walk_stride() -> u32 {
+    let mut steps = 0;
+    while steps < STRIDE {
+        if walk_step() != 0 {
+            return 1;
+        }
+        steps += 1;
+    }
+    0
 }
 
-/// One step for `bpf_loop`: 0 goes on, 1 stops. It looks the scratch memory up again, which costs
-/// next to nothing and leaves the verifier no pointer to follow through the loop.
-extern "C" fn step(_index: u32, _context: *mut c_void) -> i64 {
+/// One step; 1 when the walk is over. It looks the scratch memory up, which costs next to nothing.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn walk_step() -> u32 {
     let Some(scratch) = SCRATCH.get_ptr_mut(0) else {
         return 1;
     };
     // SAFETY: the CPU's own scratch memory; the tick that called holds no reference into it.
-    i64::from(!step_of(unsafe { &mut *scratch }))
+    let scratch = unsafe { &mut *scratch };
+    let goes_on = scratch
+        .chain
+        .step(&mut CurrentMemory, &mut scratch.block, &mut scratch.frames);
+    u32::from(!goes_on)
 }

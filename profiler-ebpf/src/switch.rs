@@ -11,51 +11,79 @@ use profiler_common::{
 use crate::{
     accounts::{self, Opening, Place, get, set},
     life,
-    maps::{self, BEATS, OFFSETS, PLANS, SCRATCH, SETTINGS},
+    maps::{self, BEATS, OFFSETS, PLANS, Put, SCRATCH, SETTINGS},
     state as thread_state,
     task::Task,
 };
 
 /// Entry: both sides of the switch are looked at, and most are nobody's.
+///
+/// Looking things up is nearly all of its cost. Whom the last switch put on this CPU, this one takes
+/// off, so its account is known without.
 #[inline(always)]
 pub fn switch(ctx: &BtfTracePointContext) {
     // SAFETY: a helper without arguments.
     let now = unsafe { helpers::bpf_ktime_get_ns() };
     let prev = Task::from_argument(ctx.arg(1));
     let state = state(ctx, prev);
-    // One after the other: joined, the compiler tests both pointers with one `or`, which the
-    // verifier refuses.
+    // Whose process was looked up last, and whether that is a target.
+    let mut tgid = 0;
+    let mut is_target = false;
     if state & STATE_DEAD != 0 {
         life::gone(prev, now);
+    } else if let Some(place) = put_here(prev) {
+        tgid = get!(place, tgid);
+        is_target = true;
+        off(place, prev, tgid, state, now);
     } else {
-        let tgid = prev.tgid();
+        tgid = prev.tgid();
+        // The idle task, the most frequent of all, is nobody's.
         // SAFETY: see `tick::tick`.
-        if let Some(plan) = unsafe { PLANS.get(&tgid) } {
-            off(plan, prev, tgid, state, now);
+        if tgid != 0
+            && let Some(plan) = unsafe { PLANS.get(&tgid) }
+        {
+            is_target = true;
+            if let Some(place) = running(plan, prev, tgid, prev.tid()) {
+                off(place, prev, tgid, state, now);
+            }
         }
     }
     let next = Task::from_argument(ctx.arg(2));
-    let tgid = next.tgid();
-    // SAFETY: as above.
-    if unsafe { PLANS.get(&tgid) }.is_some() {
-        on(next, tgid, now);
+    let next_tgid = next.tgid();
+    if next_tgid != tgid {
+        // SAFETY: as above.
+        is_target = next_tgid != 0 && unsafe { PLANS.get(&next_tgid) }.is_some();
+    }
+    let mut put = Put::default();
+    if is_target {
+        put = on(next, next_tgid, now);
     }
     if let Some(beat) = BEATS.get_ptr_mut(0) {
         // SAFETY: the CPU's own value.
-        unsafe { (*beat).switched_ns = now };
+        let beat = unsafe { &mut *beat };
+        beat.switched_ns = now;
+        beat.put = put;
     }
+}
+
+/// The account of this thread, if the last switch that was seen here put it on this CPU.
+#[inline(always)]
+fn put_here(task: Task) -> Option<Place> {
+    // SAFETY: the CPU's own value.
+    let put = BEATS.get_ptr(0).map(|beat| unsafe { (*beat).put })?;
+    if put.task != task.address() {
+        return None;
+    }
+    let place = accounts::at(put.slot, put.tid)?;
+    if place.is_on_cpu() { Some(place) } else { None }
 }
 
 /// Entry: a thread that slept can run from now on.
 #[inline(always)]
 pub fn wakeup(ctx: &BtfTracePointContext) {
     let task = Task::from_argument(ctx.arg(0));
-    let tgid = task.tgid();
-    // SAFETY: see `tick::tick`.
-    if unsafe { PLANS.get(&tgid) }.is_none() {
-        return;
-    }
-    // One that is still on its CPU, about to sleep, will not.
+    // Only threads of targets have an account. One that is still on its CPU, about to sleep, will
+    // not.
     if let Some(place) = accounts::find(task)
         && !place.is_on_cpu()
         && get!(place, woken_ns) == 0
@@ -81,7 +109,8 @@ fn state(ctx: &BtfTracePointContext, prev: Task) -> u32 {
 /// since the last switch that was seen on this CPU.
 #[inline(always)]
 fn running(plan: &Plan, task: Task, tgid: u32, tid: u32) -> Option<Place> {
-    if let Some(place) = accounts::find_of(task, tgid, tid) {
+    if let Some(slot) = accounts::slot_of(task, tgid, tid) {
+        let place = accounts::of_slot(slot)?;
         if !place.is_on_cpu() {
             unseen(place);
         }
@@ -155,6 +184,8 @@ pub struct AtTick {
     pub generation: u64,
     /// Nanoseconds on a CPU up to now.
     pub on_cpu_ns: u64,
+    /// Since when it has been on this one.
+    pub since: u64,
 }
 
 /// Ask the account of the running thread; it is opened if there is none.
@@ -165,6 +196,7 @@ pub fn at_tick(plan: &Plan, task: Task, tgid: u32, tid: u32, tls_base: u64, now:
             tid,
             generation: 0,
             on_cpu_ns: 0,
+            since: 0,
         };
     };
     set!(place, tls_base, tls_base);
@@ -172,6 +204,7 @@ pub fn at_tick(plan: &Plan, task: Task, tgid: u32, tid: u32, tls_base: u64, now:
         tid: get!(place, tid),
         generation: get!(place, generation),
         on_cpu_ns: on_cpu_until(place, now),
+        since: get!(place, since),
     }
 }
 
@@ -187,13 +220,10 @@ pub fn on_cpu_until(place: Place, now: u64) -> u64 {
 }
 
 #[inline(always)]
-fn off(plan: &Plan, task: Task, tgid: u32, state: u32, now: u64) {
+fn off(place: Place, task: Task, tgid: u32, state: u32, now: u64) {
     if let Some(counters) = maps::counters() {
         counters.switches += 1;
     }
-    let Some(place) = running(plan, task, tgid, task.tid()) else {
-        return;
-    };
     set!(place, on_cpu_ns, on_cpu_until(place, now));
     set!(place, since, now);
     set!(place, woken_ns, 0);
@@ -201,56 +231,68 @@ fn off(plan: &Plan, task: Task, tgid: u32, state: u32, now: u64) {
     let tls_base = task.tls_base();
     set!(place, tls_base, tls_base);
     if SETTINGS.load().flags & LOOK_OFF_CPU != 0 {
-        // SAFETY: entry 1 is for the switch alone, which no other switch interrupts on its CPU.
-        if let Some(block) = SCRATCH
-            .get_ptr_mut(1)
-            .map(|scratch| unsafe { &mut (*scratch).block })
-        {
-            waits(place, task, block);
-            if get!(place, thread_state) == 0
-                && plan.flags & PLAN_NO_PYTHON == 0
-                // The thread that goes off is still the current one, and so is its memory.
-                && let Some(found) = thread_state::find(plan, tgid, tls_base, block)
-            {
-                set!(place, thread_state, found.addr);
-            }
+        waits(place, task);
+        if get!(place, thread_state) == 0 {
+            find_state(place, tgid, tls_base);
         }
     }
     set!(place, generation, get!(place, generation) + 1);
 }
 
+/// Note the thread state of a thread that goes off: it is still the current one, and so is its
+/// memory.
+#[inline(always)]
+fn find_state(place: Place, tgid: u32, tls_base: u64) {
+    // SAFETY: see `tick::tick`; entry 1 of the scratch memory is for the switch alone, which no
+    // other switch interrupts on its CPU.
+    if let Some(plan) = unsafe { PLANS.get(&tgid) }
+        && plan.flags & PLAN_NO_PYTHON == 0
+        && let Some(scratch) = SCRATCH.get_ptr_mut(1)
+        && let Some(found) =
+            thread_state::find(plan, tgid, tls_base, unsafe { &mut (*scratch).block })
+    {
+        set!(place, thread_state, found.addr);
+    }
+}
+
 /// Note what a thread that is off the CPU waits for.
 #[inline(always)]
-pub fn waits(place: Place, task: Task, block: &mut profiler_common::walk::Block) {
-    if !task.user_registers(block) {
-        set!(place, off_syscall, -1);
+pub fn waits(place: Place, task: Task) {
+    let user = task.user_registers();
+    if !user.are_of_user() {
         return;
     }
     let offsets = OFFSETS.load();
-    set!(place, off_syscall, block.u64(offsets.regs_orig_ax) as i32);
-    set!(
-        place,
-        off_args,
-        [block.u64(offsets.regs_di), block.u64(offsets.regs_si)]
-    );
-    set!(place, off_ip, block.u64(offsets.regs_ip));
+    set!(place, off_syscall, user.get(offsets.regs_orig_ax) as i32);
+    let args = [user.get(offsets.regs_di), user.get(offsets.regs_si)];
+    set!(place, off_args, args);
+    set!(place, off_ip, user.get(offsets.regs_ip));
 }
 
+/// Whom this leaves on the CPU: nobody that is known when the account is only now opened.
 #[inline(always)]
-fn on(task: Task, tgid: u32, now: u64) {
+fn on(task: Task, tgid: u32, now: u64) -> Put {
     let tid = task.tid();
-    match accounts::find_of(task, tgid, tid) {
-        Some(place) if !place.is_on_cpu() => resume(place, now),
-        // It went off unseen.
-        Some(_) => {}
-        None => {
-            let opening = Opening {
-                tgid,
-                tid,
-                since: now,
-                off_state: None,
-            };
-            accounts::open(task, opening, |_| ());
-        }
+    let Some(slot) = accounts::slot_of(task, tgid, tid) else {
+        let opening = Opening {
+            tgid,
+            tid,
+            since: now,
+            off_state: None,
+        };
+        accounts::open(task, opening, |_| ());
+        return Put::default();
+    };
+    let Some(place) = accounts::of_slot(slot) else {
+        return Put::default();
+    };
+    // Else it went off unseen.
+    if !place.is_on_cpu() {
+        resume(place, now);
+    }
+    Put {
+        task: task.address(),
+        tid: get!(place, tid),
+        slot,
     }
 }

@@ -1,12 +1,25 @@
 //! Fields of the kernel's task, at the offsets that user space found in the kernel's BTF.
 
-use aya_ebpf::{bindings::task_struct, helpers};
-use profiler_common::{record::NAME_BYTES, walk::Block};
+use aya_ebpf::{
+    bindings::{pt_regs, task_struct},
+    helpers,
+};
+use profiler_common::{offsets::NO_FIELD, record::NAME_BYTES};
 
 use crate::{
     maps::{OFFSETS, SETTINGS},
     namespace,
 };
+
+/// The bits of a code segment that say user mode.
+pub const USER_MODE: u64 = 3;
+
+/// Whether this kernel has no `bpf_task_pt_regs`. It is known at the load, so the verifier drops
+/// the other road, and with it the helpers that an old kernel does not know.
+#[inline(always)]
+fn finds_registers_itself() -> bool {
+    OFFSETS.load().task_stack != NO_FIELD
+}
 
 /// A task, as the kernel hands it to a program.
 #[derive(Clone, Copy)]
@@ -17,8 +30,14 @@ impl Task {
     #[inline(always)]
     pub fn current() -> Self {
         // SAFETY: a helper without arguments; its result is a valid task for as long as the
-        // program runs.
-        Self(unsafe { helpers::bpf_get_current_task_btf() })
+        // program runs. Only the second, of 5.11, gives a task that `bpf_task_pt_regs` takes.
+        Self(unsafe {
+            if finds_registers_itself() {
+                helpers::bpf_get_current_task() as *mut task_struct
+            } else {
+                helpers::bpf_get_current_task_btf()
+            }
+        })
     }
 
     /// A task that a tracepoint passed.
@@ -33,20 +52,28 @@ impl Task {
         self.0 as u64
     }
 
-    /// The 32-bit field at `offset`; 0 when it cannot be read, which no kernel does for a task.
+    /// The field of `T` at `offset`.
+    ///
+    /// A load, not a call of a helper: the verifier knows the type behind the pointer and the value
+    /// of the offset, which is a constant for it, and makes a fault read as zero.
     #[inline(always)]
-    fn u32(self, offset: u32) -> u32 {
+    fn field<T: Copy>(self, offset: u32) -> T {
+        // SAFETY: the verifier refuses a load that is not of a field of the task.
+        unsafe { self.0.byte_add(offset as usize).cast::<T>().read_volatile() }
+    }
+
+    /// The 64-bit field at `offset` of what is only an address to the verifier; 0 if unreadable.
+    #[inline(always)]
+    fn probed(base: *const u8, offset: u32) -> u64 {
         // SAFETY: the helper checks the address and fails cleanly.
-        unsafe { helpers::bpf_probe_read_kernel(self.0.byte_add(offset as usize).cast::<u32>()) }
+        unsafe { helpers::bpf_probe_read_kernel(base.byte_add(offset as usize).cast::<u64>()) }
             .unwrap_or(0)
     }
 
-    /// The 64-bit field at `offset`, likewise.
+    /// The pointer at `offset`, as the number that it is: for what is behind it.
     #[inline(always)]
-    fn u64(self, offset: u32) -> u64 {
-        // SAFETY: as in `u32`.
-        unsafe { helpers::bpf_probe_read_kernel(self.0.byte_add(offset as usize).cast::<u64>()) }
-            .unwrap_or(0)
+    fn pointer(self, offset: u32) -> u64 {
+        Self::probed(self.0.cast(), offset)
     }
 
     /// The thread's id, as the profiler's pid namespace numbers it; 0 when it is not in there, and
@@ -54,9 +81,9 @@ impl Task {
     #[inline(always)]
     pub fn tid(self) -> u32 {
         if SETTINGS.load().pid_namespace == 0 {
-            self.u32(OFFSETS.load().task_pid)
+            self.field(OFFSETS.load().task_pid)
         } else {
-            namespace::number(self.u64(OFFSETS.load().task_thread_pid))
+            namespace::number(self.pointer(OFFSETS.load().task_thread_pid))
         }
     }
 
@@ -64,7 +91,7 @@ impl Task {
     #[inline(always)]
     pub fn tgid(self) -> u32 {
         if SETTINGS.load().pid_namespace == 0 {
-            self.u32(OFFSETS.load().task_tgid)
+            self.field(OFFSETS.load().task_tgid)
         } else {
             namespace::number(self.of_process(OFFSETS.load().signal_tgid))
         }
@@ -73,15 +100,13 @@ impl Task {
     /// The address of what the threads of the process share: the process itself.
     #[inline(always)]
     pub fn process(self) -> u64 {
-        self.u64(OFFSETS.load().task_signal)
+        self.pointer(OFFSETS.load().task_signal)
     }
 
     /// The 64-bit field at `offset` of what the threads of the process share.
     #[inline(always)]
     fn of_process(self, offset: u32) -> u64 {
-        let place = self.process().wrapping_add(u64::from(offset));
-        // SAFETY: as in `u32`.
-        unsafe { helpers::bpf_probe_read_kernel(place as *const u64) }.unwrap_or(0)
+        Self::probed(self.process() as *const u8, offset)
     }
 
     /// Whether every thread of the process has at least begun to end.
@@ -100,14 +125,14 @@ impl Task {
     /// What the thread ends with, as `wait` gives it.
     #[inline(always)]
     pub fn exit_code(self) -> u32 {
-        self.u32(OFFSETS.load().task_exit_code)
+        self.field(OFFSETS.load().task_exit_code)
     }
 
     /// What the kernel calls the thread.
     #[inline(always)]
     pub fn name(self) -> [u8; NAME_BYTES] {
         let offset = OFFSETS.load().task_comm as usize;
-        // SAFETY: as in `u32`.
+        // SAFETY: the helper checks the address and fails cleanly.
         unsafe { helpers::bpf_probe_read_kernel(self.0.byte_add(offset).cast()) }
             .unwrap_or_default()
     }
@@ -115,35 +140,66 @@ impl Task {
     /// The task state: 0 is running or preempted.
     #[inline(always)]
     pub fn state(self) -> u32 {
-        self.u32(OFFSETS.load().task_state)
+        self.field(OFFSETS.load().task_state)
     }
 
     /// Whether the task is on a CPU at the moment.
     #[inline(always)]
     pub fn is_on_cpu(self) -> bool {
-        self.u32(OFFSETS.load().task_on_cpu) != 0
+        self.field::<u32>(OFFSETS.load().task_on_cpu) != 0
     }
 
     /// `thread.fsbase`: the TLS base on x86-64, kept in the task since `arch_prctl` set it.
     #[inline(always)]
     pub fn tls_base(self) -> u64 {
-        self.u64(OFFSETS.load().task_fsbase)
+        let offset = OFFSETS.load().task_fsbase;
+        if finds_registers_itself() {
+            // The current task of such a kernel is a number to the verifier.
+            Self::probed(self.0.cast(), offset)
+        } else {
+            self.field(offset)
+        }
     }
 
-    /// The registers the thread left user mode with, read into `block`; false if there are none.
+    /// The registers the thread left user mode with.
     #[inline(always)]
-    pub fn user_registers(self, block: &mut Block) -> bool {
-        // `struct pt_regs` of x86-64 is 168 bytes; BTF tells where its fields lie, not its size.
-        const PT_REGS_BYTES: u32 = 168;
-        // SAFETY: the helper takes the task the kernel gave; the read checks the address and is
-        // within the block.
+    pub fn user_registers(self) -> Registers {
+        if finds_registers_itself() {
+            let offsets = OFFSETS.load();
+            let stack = Self::probed(self.0.cast(), offsets.task_stack);
+            return Registers(stack.wrapping_add(u64::from(offsets.stack_regs)) as *const u8);
+        }
+        // SAFETY: the helper takes the task the kernel gave; its result is the place at the top of
+        // the task's kernel stack, which every task has.
+        Registers(unsafe { helpers::bpf_task_pt_regs(self.0) } as *const u8)
+    }
+}
+
+/// `struct pt_regs`.
+#[derive(Clone, Copy)]
+pub struct Registers(*const u8);
+
+impl Registers {
+    /// Whether they are of user mode: what lies at the end of a stack of another size than the one
+    /// that was supposed is not.
+    #[inline(always)]
+    pub fn are_of_user(self) -> bool {
+        const CS: u32 = core::mem::offset_of!(pt_regs, cs) as u32;
+        !finds_registers_itself() || Task::probed(self.0, CS) & USER_MODE == USER_MODE
+    }
+
+    /// The register at `offset`.
+    #[inline(always)]
+    pub fn get(self, offset: u32) -> u64 {
+        if finds_registers_itself() {
+            return Task::probed(self.0, offset);
+        }
+        // SAFETY: as in `Task::field`.
         unsafe {
-            let regs = helpers::bpf_task_pt_regs(self.0);
-            helpers::generated::bpf_probe_read_kernel(
-                core::ptr::from_mut(block).cast(),
-                PT_REGS_BYTES,
-                regs as *const _,
-            ) == 0
+            self.0
+                .byte_add(offset as usize)
+                .cast::<u64>()
+                .read_volatile()
         }
     }
 }

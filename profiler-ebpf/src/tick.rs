@@ -5,18 +5,18 @@ use profiler_common::{
     loss::{Counters, NO_SCRATCH, RING_FULL},
     plan::{PLAN_NO_PYTHON, PLAN_NO_WALK, Plan},
     record::{FLAG_IN_KERNEL, KIND_SAMPLE, RecordHead, SampleRecord},
-    walk::{Block, END_NO_THREAD_STATE, END_NOT_TRIED, MAX_FRAMES, RawFrame, Walked},
+    walk::{END_NO_THREAD_STATE, END_NOT_TRIED, MAX_FRAMES, RawFrame, Walked},
 };
 
 use crate::{
     maps::{self, BEATS, OFFSETS, PLANS, SCRATCH, SETTINGS, Scratch},
     pychain, state, switch,
-    task::Task,
+    task::{Task, USER_MODE},
 };
 
 /// Entry: everything that is no target returns after one lookup.
 #[inline(always)]
-pub fn tick<const LOOPS: bool>(ctx: &PerfEventContext) {
+pub fn tick(ctx: &PerfEventContext) {
     // SAFETY: a helper without arguments.
     let now = unsafe { helpers::bpf_ktime_get_ns() };
     let periods = beat(now);
@@ -31,12 +31,12 @@ pub fn tick<const LOOPS: bool>(ctx: &PerfEventContext) {
         counters.elsewhere += u64::from(periods);
         return;
     };
-    counters.ticks += u64::from(periods);
     let Some(scratch) = SCRATCH.get_ptr_mut(0) else {
+        counters.ticks += u64::from(periods);
         counters.losses[NO_SCRATCH as usize] += u64::from(periods);
         return;
     };
-    sample::<LOOPS>(ctx, counters, plan, scratch, now, periods, tgid, tid);
+    sample(ctx, counters, plan, scratch, now, periods, tgid, tid);
 }
 
 /// The ids of the thread on this CPU. The initial namespace's come at the least cost.
@@ -80,12 +80,28 @@ fn beat(now: u64) -> u32 {
     passed as u32
 }
 
+/// How many of the periods that a late tick stands for are this thread's: no more than it has been on
+/// the CPU. Before that, the CPU was idle or another's.
+#[inline(always)]
+fn own_periods(periods: u32, stretch_ns: u64) -> u32 {
+    let period = SETTINGS.load().period_ns;
+    if periods <= 1 || period == 0 {
+        return periods;
+    }
+    let most = stretch_ns / period + 1;
+    if most < u64::from(periods) {
+        most as u32
+    } else {
+        periods
+    }
+}
+
 #[inline(always)]
 #[expect(
     clippy::too_many_arguments,
     reason = "a struct of them would be built on the stack"
 )]
-fn sample<const LOOPS: bool>(
+fn sample(
     ctx: &PerfEventContext,
     counters: &mut Counters,
     plan: &Plan,
@@ -98,7 +114,13 @@ fn sample<const LOOPS: bool>(
     let task = Task::current();
     let tls_base = task.tls_base();
     let account = switch::at_tick(plan, task, tgid, tid, tls_base, now);
-    let mut record = SampleRecord {
+    let own = own_periods(periods, now.saturating_sub(account.since));
+    counters.elsewhere += u64::from(periods - own);
+    counters.ticks += u64::from(own);
+    let periods = own;
+    // SAFETY: the CPU's own scratch memory, alive as long as the program; the borrow ends here.
+    let record = unsafe { &mut (*scratch).record };
+    *record = SampleRecord {
         head: RecordHead {
             kind: KIND_SAMPLE,
             bytes: 0,
@@ -114,9 +136,8 @@ fn sample<const LOOPS: bool>(
         on_cpu_ns: account.on_cpu_ns,
         ..SampleRecord::default()
     };
-    // SAFETY: the CPU's own scratch memory, alive as long as the program; the borrow ends here.
-    registers(ctx, task, unsafe { &mut (*scratch).block }, &mut record);
-    let walked = python::<LOOPS>(plan, scratch, &mut record);
+    registers(ctx, task, record);
+    let walked = python(plan, scratch, record);
     record.walk_end = walked.end;
     record.depth = walked.depth;
     record.leaf_frames = walked.leaf;
@@ -130,8 +151,6 @@ fn sample<const LOOPS: bool>(
     };
     let bytes = HEAD + kept * FRAME;
     record.head.bytes = bytes;
-    // SAFETY: as above.
-    unsafe { (*scratch).record = record };
     if maps::send_sample(scratch, bytes) {
         counters.samples += u64::from(periods);
     } else {
@@ -142,10 +161,9 @@ fn sample<const LOOPS: bool>(
 /// The user registers: those of the interrupt when it came in user mode, else those with which
 /// the thread entered the kernel.
 #[inline(always)]
-fn registers(ctx: &PerfEventContext, task: Task, block: &mut Block, record: &mut SampleRecord) {
+fn registers(ctx: &PerfEventContext, task: Task, record: &mut SampleRecord) {
     // SAFETY: the context of a perf event program begins with the interrupted registers.
     let regs = unsafe { &(*ctx.ctx).regs };
-    const USER_MODE: u64 = 3;
     if regs.cs & USER_MODE == USER_MODE {
         record.user_ip = regs.rip;
         record.user_sp = regs.rsp;
@@ -154,22 +172,20 @@ fn registers(ctx: &PerfEventContext, task: Task, block: &mut Block, record: &mut
     }
     record.flags |= FLAG_IN_KERNEL;
     record.syscall = -1;
-    if task.user_registers(block) {
-        let offsets = OFFSETS.load();
-        record.user_ip = block.u64(offsets.regs_ip);
-        record.user_sp = block.u64(offsets.regs_sp);
-        record.syscall = block.u64(offsets.regs_orig_ax) as i32;
-        record.syscall_arg = block.u64(offsets.regs_di);
+    let user = task.user_registers();
+    if !user.are_of_user() {
+        return;
     }
+    let offsets = OFFSETS.load();
+    record.user_ip = user.get(offsets.regs_ip);
+    record.user_sp = user.get(offsets.regs_sp);
+    record.syscall = user.get(offsets.regs_orig_ax) as i32;
+    record.syscall_args = [user.get(offsets.regs_di), user.get(offsets.regs_si)];
 }
 
 /// Thread state, GIL, collector, frames.
 #[inline(always)]
-fn python<const LOOPS: bool>(
-    plan: &Plan,
-    scratch: *mut Scratch,
-    record: &mut SampleRecord,
-) -> Walked {
+fn python(plan: &Plan, scratch: *mut Scratch, record: &mut SampleRecord) -> Walked {
     if plan.flags & PLAN_NO_PYTHON != 0 {
         return Walked::nothing(END_NOT_TRIED);
     }
@@ -186,5 +202,5 @@ fn python<const LOOPS: bool>(
         return Walked::nothing(END_NOT_TRIED);
     }
     // SAFETY: it is this CPU's scratch memory, and nothing borrows from it now.
-    unsafe { pychain::walk::<LOOPS>(plan, scratch) }
+    unsafe { pychain::walk(plan, scratch) }
 }

@@ -153,8 +153,8 @@ pub struct Tick {
     pub on_cpu: Option<DurationNs>,
     /// The system call it was in.
     pub syscall: Option<u32>,
-    /// That call's first argument.
-    pub syscall_arg: u64,
+    /// That call's first two arguments.
+    pub syscall_args: [u64; 2],
     /// A `walk::END_` constant.
     pub walk_end: u32,
     /// Frames the chain had.
@@ -392,7 +392,7 @@ fn tick(bytes: &Bytes, time: MonotonicNs, pid: Pid, tid: Tid) -> Result<Tick, Wi
             .filter(|ns| *ns != 0)
             .map(DurationNs),
         syscall: u32::try_from(syscall).ok(),
-        syscall_arg: u64_at(bytes, at!(SampleRecord, syscall_arg)),
+        syscall_args: [0, 8].map(|arg| u64_at(bytes, at!(SampleRecord, syscall_args) + arg)),
         walk_end: u32_at(bytes, at!(SampleRecord, walk_end)),
         depth: u32_at(bytes, at!(SampleRecord, depth)),
         leaf_frames: u32_at(bytes, at!(SampleRecord, leaf_frames)).min(frames),
@@ -429,14 +429,14 @@ mod tests {
             ),
             (record(9, 80, &[], 80), WireError::UnknownKind(9)),
             (
-                record(1, 112, &[(frames, 1)], 112),
+                record(1, 120, &[(frames, 1)], 120),
                 WireError::LengthMismatch {
-                    says: 128,
-                    has: 112,
+                    says: 136,
+                    has: 120,
                 },
             ),
             (
-                record(1, 112, &[(frames, u32::MAX)], 112),
+                record(1, 120, &[(frames, u32::MAX)], 120),
                 WireError::TooManyFrames(u32::MAX),
             ),
         ];
@@ -452,15 +452,15 @@ mod tests {
         let flags = at!(SampleRecord, flags);
         let bytes = record(
             KIND_SAMPLE,
-            144,
+            152,
             &[
                 (frames, 2),
                 (leaf, 7),
                 (flags, FLAG_GIL_KNOWN | FLAG_GIL_HELD),
-                (112, 5),
-                (128, 6),
+                (120, 5),
+                (136, 6),
             ],
-            144,
+            152,
         );
         let Ok(Event::Tick(tick)) = decode(&bytes) else {
             panic!("no tick")

@@ -157,6 +157,25 @@ impl Thread {
             .with_context(|| format!("thread {} has no scheduler's account", self.tid))?;
         Ok(ns as f64 / 1e9)
     }
+
+    /// All of its samples' time, seconds: on a CPU, runnable, blocked.
+    #[must_use]
+    pub fn all_sampled_s(&self) -> f64 {
+        (self.sampled_ns + self.sampled_runnable_ns + self.sampled_blocked_ns) as f64 / 1e9
+    }
+
+    /// All time that the scheduler knows of, seconds; none where it is not measured.
+    #[must_use]
+    pub fn all_scheduler_s(&self) -> Option<f64> {
+        let ns = self.scheduler_ns? + self.runnable_ns? + self.blocked_ns?;
+        Some(ns as f64 / 1e9)
+    }
+
+    /// The time it lived while it was watched, seconds; none where it is not measured.
+    #[must_use]
+    pub fn wall_s(&self) -> Option<f64> {
+        Some(self.wall_ns? as f64 / 1e9)
+    }
 }
 
 /// What the profiler itself cost.

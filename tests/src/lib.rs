@@ -6,12 +6,15 @@
 
 pub mod container;
 pub mod folded;
+pub mod kinds;
 pub mod ledger;
+pub mod profile;
 pub mod profiler;
 pub mod pythons;
 pub mod rung;
 pub mod stolen;
 pub mod target;
+pub mod watched;
 
 mod cargo;
 mod lines;

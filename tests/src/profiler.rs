@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use crate::folded::Folded;
 use crate::ledger::Ledger;
 use crate::lines::{Lines, PATIENCE};
+use crate::profile::Profile;
 
 pub use crate::cargo::BIN_VARIABLE;
 
@@ -76,15 +77,29 @@ impl Running {
     ///
     /// As [`Running::start`].
     pub fn on(pid: Pid, arguments: &[&str]) -> Result<Self> {
+        Self::writing(&["profile.folded"], pid, arguments)
+    }
+
+    /// As [`Running::on`], with a JSON file too, which [`Finished::profile`] reads.
+    ///
+    /// # Errors
+    ///
+    /// As [`Running::start`].
+    pub fn in_detail(pid: Pid, arguments: &[&str]) -> Result<Self> {
+        Self::writing(&["profile.folded", "profile.json"], pid, arguments)
+    }
+
+    fn writing(outputs: &[&str], pid: Pid, arguments: &[&str]) -> Result<Self> {
         let files = tempfile::tempdir().context("a folder for its files")?;
         let mut command = Command::new(binary()?);
         command
             .args(["run", "--pid", &pid.to_string()])
             .arg("--ledger")
             .arg(files.path().join("ledger.json"))
-            .arg("-o")
-            .arg(files.path().join("profile.folded"))
             .args(arguments);
+        for output in outputs {
+            command.arg("-o").arg(files.path().join(output));
+        }
         Self::spawn(command, files)
     }
 
@@ -270,6 +285,15 @@ impl Finished {
     /// When there are none or they are of another form.
     pub fn folded(&self) -> Result<Folded> {
         Folded::read(&self.files.path().join("profile.folded"))
+    }
+
+    /// The profile it wrote as JSON.
+    ///
+    /// # Errors
+    ///
+    /// When there is none or it is of another form.
+    pub fn profile(&self) -> Result<Profile> {
+        Profile::read(&self.files.path().join("profile.json"))
     }
 }
 

@@ -45,7 +45,8 @@ impl Python {
         self.root.as_deref().unwrap_or(Path::new("/"))
     }
 
-    fn ask(command: Vec<String>, root: Option<PathBuf>) -> Option<Self> {
+    /// The interpreter that a command starts, by its own word; none when it does not run.
+    pub(crate) fn ask(command: Vec<String>, root: Option<PathBuf>) -> Option<Self> {
         let (program, rest) = command.split_first()?;
         let output = Command::new(program)
             .args(rest)

@@ -4,6 +4,7 @@
 //! and its file name in the frames is known. Nothing sleeps: a target speaks in lines and does
 //! its next step when it is told to.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
@@ -19,6 +20,10 @@ use crate::pythons::Python;
 /// The target programs that run from a file, and what they share, as they are in `tests/targets`.
 const SCRIPTS: &[(&str, &str)] = &[
     ("truth.py", include_str!("../targets/truth.py")),
+    (
+        "blocked_threads.py",
+        include_str!("../targets/blocked_threads.py"),
+    ),
     (
         "busy_threads.py",
         include_str!("../targets/busy_threads.py"),
@@ -41,15 +46,40 @@ const SCRIPTS: &[(&str, &str)] = &[
         "known_stacks.py",
         include_str!("../targets/known_stacks.py"),
     ),
+    (
+        "main_thread_exits.py",
+        include_str!("../targets/main_thread_exits.py"),
+    ),
     ("origin.py", include_str!("../targets/origin.py")),
     ("short_calls.py", include_str!("../targets/short_calls.py")),
     ("sleepers.py", include_str!("../targets/sleepers.py")),
     ("spin.py", include_str!("../targets/spin.py")),
+    ("stops.py", include_str!("../targets/stops.py")),
     ("threads.py", include_str!("../targets/threads.py")),
+    (
+        "sub_interpreters.py",
+        include_str!("../targets/sub_interpreters.py"),
+    ),
     (
         "two_spinners.py",
         include_str!("../targets/two_spinners.py"),
     ),
+    ("collects.py", include_str!("../targets/collects.py")),
+    ("in_step.py", include_str!("../targets/in_step.py")),
+    (
+        "lock_ping_pong.py",
+        include_str!("../targets/lock_ping_pong.py"),
+    ),
+    (
+        "pipe_ping_pong.py",
+        include_str!("../targets/pipe_ping_pong.py"),
+    ),
+    ("reasons.py", include_str!("../targets/reasons.py")),
+    (
+        "work_and_sleep.py",
+        include_str!("../targets/work_and_sleep.py"),
+    ),
+    ("without_sys.py", include_str!("../targets/without_sys.py")),
 ];
 
 /// What a thread of a target says of itself when its work is done.
@@ -65,6 +95,30 @@ pub struct Account {
     pub cpu_s: f64,
     /// Its CPU seconds, by `utime + stime` of `/proc`.
     pub stat_s: f64,
+    /// The seconds for which it waited for a CPU, by `schedstat` of `/proc`; from Linux 6.12 on
+    /// some of its sleep can be in it.
+    pub runnable_s: f64,
+    /// The seconds that its function took, where it says so.
+    #[serde(default)]
+    pub wall_s: f64,
+    /// The seconds from before its birth until after its end, where it says so.
+    #[serde(default)]
+    pub life_s: f64,
+    /// What it measured on its way, by name: seconds, as a rule those off the CPU.
+    #[serde(default)]
+    pub spent_s: BTreeMap<String, f64>,
+}
+
+impl Account {
+    /// What it measured under that name, seconds.
+    ///
+    /// # Errors
+    ///
+    /// When it has measured nothing so named.
+    pub fn spent(&self, name: &str) -> Result<f64> {
+        let spent = self.spent_s.get(name).copied();
+        spent.with_context(|| format!("it did not measure `{name}`: {self:?}"))
+    }
 }
 
 /// A running target program. Dropping it ends it.

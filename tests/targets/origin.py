@@ -4,10 +4,11 @@ usage: origin.py ROUNDS SLEEP_SECONDS MULTIPLICATIONS [MEGABYTES]
 """
 import os
 import sys
+import threading
 import time
 import zlib
 
-from truth import Worker, account, command, ready, say
+from truth import Worker, account, accounts_of, command, ready, say
 
 
 def compress(rounds, data):
@@ -16,7 +17,7 @@ def compress(rounds, data):
 
 
 def half_sleep(seconds, multiplications):
-    time.sleep(seconds)
+    threading.current_thread().spend("sleep", time.sleep, seconds)
     product = 1
     for i in range(multiplications):
         product = i * 3
@@ -31,10 +32,14 @@ if __name__ == "__main__":
     workers = [Worker(compress, rounds, data), Worker(half_sleep, seconds, multiplications)]
     for worker in workers:
         worker.start()
+    begin = time.perf_counter()
     for worker in workers:
         worker.join()
+    joined = time.perf_counter() - begin
+    ended = accounts_of(workers)
     main = account("main")
-    main["cpu_s"] -= before["cpu_s"]
-    main["stat_s"] -= before["stat_s"]
-    say("done", threads=[main] + [worker.account for worker in workers])
+    for key in ["cpu_s", "stat_s", "runnable_s"]:
+        main[key] -= before[key]
+    main["spent_s"] = {"lock": joined}
+    say("done", threads=[main] + ended)
     command()

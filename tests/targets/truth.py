@@ -22,6 +22,15 @@ def command():
     return line.strip() if line else None
 
 
+def kept_waiting():
+    """For how long this thread could have run and had no CPU, by the kernel, at the most.
+
+    From 6.12 on, a sleeper that the kernel has not yet taken off its queue counts as well.
+    """
+    with open("/proc/thread-self/schedstat") as stat:
+        return int(stat.read().split()[1]) / 1e9
+
+
 def account(name):
     """This thread's CPU time, by its own clock and by the kernel's ticks."""
     tid = threading.get_native_id()
@@ -34,16 +43,43 @@ def account(name):
         "ident": threading.get_ident(),
         "cpu_s": time.thread_time(),
         "stat_s": ticks / os.sysconf("SC_CLK_TCK"),
+        "runnable_s": kept_waiting(),
     }
 
 
 class Worker(threading.Thread):
-    """A thread that runs one function and leaves its account."""
+    """A thread that runs one function and leaves its account.
+
+    `wall_s` is the function's time; the thread lived longer than that, and less than `life_s`.
+    """
 
     def __init__(self, body, *args):
         super().__init__(name=body.__name__)
-        self.body, self.args, self.account = body, args, None
+        self.body, self.args, self.account, self.spent = body, args, None, {}
+
+    def start(self):
+        self.born = time.perf_counter()
+        super().start()
 
     def run(self):
+        begin = time.perf_counter()
         self.body(*self.args)
         self.account = account(self.body.__name__)
+        self.account["wall_s"] = time.perf_counter() - begin
+        self.account["spent_s"] = self.spent
+
+    def spend(self, on, function, *args):
+        """Calls the function and keeps, under a name, for how long it was not on a CPU."""
+        ran, wall = time.thread_time(), time.perf_counter()
+        function(*args)
+        wall, ran = time.perf_counter() - wall, time.thread_time() - ran
+        self.spent[on] = self.spent.get(on, 0.0) + wall - ran
+
+
+def accounts_of(workers):
+    """The accounts of threads that were joined, once the kernel has seen the last of them."""
+    for worker in workers:
+        while os.path.exists("/proc/self/task/%d" % worker.account["tid"]):
+            time.sleep(0.001)
+        worker.account["life_s"] = time.perf_counter() - worker.born
+    return [worker.account for worker in workers]

@@ -1,5 +1,5 @@
 //! What cannot be done is refused before the first tick: one line that says what, where and what
-//! to type, and the documented exit status.
+//! to type, with a list below it of what was tried where much was, and the documented exit status.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
@@ -25,9 +25,10 @@ fn refused(finished: &Finished, status: i32, words: &[&str]) -> Result<()> {
     );
     ensure!(!said.contains("panicked"), "it panicked: {said}");
     ensure!(!said.is_empty(), "it said nothing");
-    // A usage error is clap's, which shows the usage below it.
+    // A usage error is clap's, which shows the usage below it; a list is indented.
+    let mut below = said.lines().skip(1);
     ensure!(
-        status == USAGE || said.lines().count() == 1,
+        status == USAGE || below.all(|line| line.starts_with("  ")),
         "not one line: {said}"
     );
     let lower = said.to_lowercase();

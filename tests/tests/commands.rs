@@ -137,8 +137,12 @@ fn is_as_told(thread: &Value, account: &ThreadAccount, reads: bool) -> Result<()
     ensure!(thread["python"] == true, "it is not known as Python's");
     ensure!(thread["state"] == "blocked", "its state");
     ensure!(thread["gil"] == "neither", "its GIL");
-    let reason = if reads { "read" } else { "futex" };
+    let (reason, call) = match reads {
+        true => ("io_pipe", "read"),
+        false => ("lock", "futex"),
+    };
     ensure!(thread["reason"] == reason, "its reason");
+    ensure!(thread["syscall"] == call, "its system call");
     let (got, want) = (frames_of(thread), &account.stack);
     if want.len() > 512 {
         let kept = got.len() / 2;
@@ -208,8 +212,8 @@ fn a_dump_names_the_call_that_each_thread_blocks_in() -> Result<()> {
         };
         let thread = threads.iter().find(is_it);
         let thread = thread.with_context(|| format!("no `{function}` in {dump}"))?;
-        let reason = thread["reason"].as_str().unwrap_or_default();
-        ensure!(calls.contains(&reason), "`{function}` is in `{reason}`");
+        let call = thread["syscall"].as_str().unwrap_or_default();
+        ensure!(calls.contains(&call), "`{function}` is in `{call}`");
         Ok(())
     };
     check("in_lock", &["futex"])?;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use tests::pythons::{self, Python};
 use tests::rung::{self, Rung};
-use tests::target::Target;
+use tests::target::{Account, Target};
 
 fn check(python: &Python, script: &str, arguments: &[&str]) -> Result<()> {
     let mut target = Target::start(python, script, arguments)?;
@@ -23,6 +23,27 @@ fn check(python: &Python, script: &str, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// A target that ends by itself: its accounts must be of these names, and have measured these.
+fn check_once(python: &Python, script: &str, arguments: &[&str], measured: &[&str]) -> Result<()> {
+    let mut target = Target::start(python, script, arguments)?;
+    target.tell("go")?;
+    let accounts = target.done()?;
+    for account in &accounts {
+        let spent: f64 = account.spent_s.values().sum();
+        ensure!(spent.is_finite() && spent >= 0.0, "{account:?}");
+        // A thread has worked a moment before its function begins.
+        ensure!(account.wall_s + 0.01 >= account.cpu_s, "{account:?}");
+    }
+    for name in measured {
+        let spent = |account: &Account| account.spent(name).unwrap_or(0.0);
+        ensure!(
+            accounts.iter().any(|account| spent(account) > 0.0),
+            "`{name}` was not measured: {accounts:?}"
+        );
+    }
+    Ok(())
+}
+
 fn all_of(python: &Python) -> Result<()> {
     check(python, "short_calls.py", &["4"]).context("short_calls")?;
     check(python, "spin.py", &["1"]).context("spin at 1")?;
@@ -32,8 +53,31 @@ fn all_of(python: &Python) -> Result<()> {
     check(python, "generators.py", &[]).context("generators")?;
     check(python, "gil_waiters.py", &[]).context("gil_waiters")?;
     check(python, "exceptions.py", &[]).context("exceptions")?;
+    check(python, "blocked_threads.py", &[]).context("blocked_threads")?;
     check(python, "busy_threads.py", &["3"]).context("busy_threads")?;
     check(python, "c_call.py", &[]).context("c_call")?;
+    check(python, "lock_ping_pong.py", &["20"]).context("lock_ping_pong")?;
+    let waits = [
+        "io_socket",
+        "poll",
+        "lock",
+        "sleep",
+        "gil",
+        "io_pipe",
+        "rt_sigtimedwait",
+        "child",
+    ];
+    check_once(python, "reasons.py", &["0.2"], &waits).context("reasons")?;
+    check_once(python, "stops.py", &["0.1"], &["stopped"]).context("stops")?;
+    check_once(python, "work_and_sleep.py", &["0.1"], &[]).context("work_and_sleep")?;
+    let collects = ["gc", "gc_cpu", "gc_count"];
+    check_once(python, "collects.py", &["0.3", "automatic"], &collects).context("collects")?;
+    let collects_explicitly = ["0.1", "explicit", "bystander"];
+    check_once(python, "collects.py", &collects_explicitly, &collects).context("collects")?;
+    check_once(python, "in_step.py", &["1", "0.05"], &["major", "minor"]).context("in_step")?;
+    check(python, "main_thread_exits.py", &[]).context("main_thread_exits")?;
+    check(python, "sub_interpreters.py", &[]).context("sub_interpreters")?;
+    check(python, "without_sys.py", &[]).context("without_sys")?;
 
     let mut origin = Target::start(python, "origin.py", &["1", "0", "1000", "1"])?;
     origin.tell("go")?;
@@ -44,6 +88,13 @@ fn all_of(python: &Python) -> Result<()> {
     work.tell("10")?;
     let digest = work.expect("work")?["digest"].clone();
     ensure!(digest == 1_360_668_137_u64, "the digest is {digest}");
+
+    for kind in ["threads", "processes"] {
+        let mut pipe = Target::start(python, "pipe_ping_pong.py", &[kind])?;
+        pipe.tell("10")?;
+        let units = pipe.expect("work")?["units"].clone();
+        ensure!(units == 10, "{kind}: {units} units");
+    }
 
     let mut gaps = Target::start_gap_meter(python)?;
     gaps.tell("0.01")?;

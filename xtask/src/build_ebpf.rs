@@ -165,7 +165,7 @@ fn build(root: &Path, sysroot: &Path, linker: &Path) -> Result<PathBuf> {
     // An unset separator: paths may hold spaces.
     let flags = [
         "-Cdebuginfo=2".to_owned(),
-        // Additions that return what was there; kernels have them since 5.12.
+        // Comparisons of 32 bits, which keep the verifier's bounds; kernels have them since 5.1.
         "-Ctarget-cpu=v3".to_owned(),
         "-Clink-arg=--btf".to_owned(),
         format!("-Clinker={}", linker.display()),

@@ -61,6 +61,21 @@ impl Cache {
         self.root.join("sid")
     }
 
+    /// Debian's debug build of its Python, unpacked.
+    pub(crate) fn debug(&self) -> PathBuf {
+        self.root.join("debug")
+    }
+
+    /// A target packed into one file.
+    pub(crate) fn packed(&self) -> PathBuf {
+        self.root.join("packed")
+    }
+
+    /// A folder for each kernel that is booted in a virtual machine.
+    pub(crate) fn vm(&self) -> PathBuf {
+        self.root.join("vm")
+    }
+
     /// A virtual environment with the peers that are measured beside the profiler.
     pub(crate) fn peers(&self) -> PathBuf {
         self.root.join("peers")

@@ -7,11 +7,13 @@ mod build_ebpf;
 mod cache;
 mod demo;
 mod image;
+mod kinds;
 mod layouts;
 mod setup;
 mod shell;
 mod test;
 mod tidy;
+mod vm;
 
 use std::process::ExitCode;
 

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use nix::unistd::geteuid;
 
 use crate::cache::Cache;
-use crate::shell;
+use crate::{kinds, shell};
 
 /// What was typed.
 #[derive(Debug, Default, clap::Args)]
@@ -48,8 +48,9 @@ const PEERS: &[&str] = &["py-spy==0.4.3", "austin-dist==4.0.0"];
 pub(crate) fn run(options: &Options) -> Result<()> {
     let cache = Cache::open()?;
     let _lock = cache.lock()?;
-    programs()?;
+    install_missing(PROGRAMS)?;
     sid(&cache)?;
+    kinds::run(&cache)?;
     if options.peers {
         peers(&cache)?;
     }
@@ -59,12 +60,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn programs() -> Result<()> {
+/// Installs what is not there of programs and the packages that hold them.
+pub(crate) fn install_missing(programs: &[(&[&str], &[&str])]) -> Result<()> {
     let is_here = |name: &&str| match Path::new(name).is_absolute() {
         true => Path::new(name).exists(),
         false => shell::is_there(name),
     };
-    let missing: BTreeSet<&str> = PROGRAMS
+    let missing: BTreeSet<&str> = programs
         .iter()
         .filter(|(names, _)| !names.iter().any(is_here))
         .flat_map(|(_, packages)| packages.iter().copied())

@@ -12,7 +12,7 @@ use nix::unistd::geteuid;
 use serde_json::Value;
 use tests::rung::{LEFT_OUT_VARIABLE, RUNG_VARIABLE};
 
-use crate::{setup, shell};
+use crate::{setup, shell, vm};
 
 /// What was typed.
 #[derive(Debug, clap::Args)]
@@ -21,6 +21,11 @@ pub(crate) struct Options {
     /// (3 for root, else 2)
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=3))]
     rung: Option<u8>,
+    /// Run the tests of rung 3 on other kernels, in virtual machines: all of them, or those named
+    /// (5.10, 6.1, 6.12)
+    #[arg(long, value_name = "KERNEL", num_args = 0.., value_delimiter = ',',
+        default_missing_value = vm::ALL, conflicts_with = "rung")]
+    vm: Option<Vec<String>>,
     /// Arguments for the test runner, such as a test's name
     #[arg(last = true)]
     rest: Vec<String>,
@@ -30,6 +35,9 @@ pub(crate) struct Options {
 const PACKAGES: &[&str] = &["--workspace", "--exclude", "profiler-ebpf"];
 
 pub(crate) fn run(options: &Options) -> Result<()> {
+    if let Some(kernels) = &options.vm {
+        return vm::run(kernels, &options.rest);
+    }
     let most = if geteuid().is_root() { 3 } else { 2 };
     let rung = options.rung.unwrap_or(most);
     if rung > 1 {
@@ -61,21 +69,54 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 pub(crate) fn build(release: bool) -> Result<PathBuf> {
     let mut cargo = shell::cargo();
     cargo.args(["build", "--package", "profiler", "--bin", "profiler"]);
-    cargo.args(["--message-format", "json-render-diagnostics"]);
     if release {
         cargo.arg("--release");
     }
-    cargo.stderr(std::process::Stdio::inherit());
-    let messages = shell::output(&mut cargo)?;
-    let path = messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
+    let built = artifacts(cargo)?;
+    let programs = built
+        .iter()
+        .filter_map(|message| message["executable"].as_str());
+    let path = programs
+        .map(PathBuf::from)
         .find(|path| path.file_name() == Some(OsStr::new("profiler")));
     match path {
         Some(path) => Ok(path),
         None => bail!("cargo built no `profiler`: see its messages above"),
     }
+}
+
+/// A built program of the package `tests`.
+#[derive(Debug)]
+pub(crate) struct TestProgram {
+    /// Its name: that of its file in `tests/tests`, or of the folder.
+    pub(crate) name: String,
+    /// The file it was built from.
+    pub(crate) source: PathBuf,
+    /// What runs it.
+    pub(crate) executable: PathBuf,
+}
+
+/// Builds the live tests without running them.
+pub(crate) fn build_tests() -> Result<Vec<TestProgram>> {
+    let mut cargo = shell::cargo();
+    cargo.args(["test", "--no-run", "--package", "tests", "--test", "*"]);
+    let program = |message: &Value| {
+        Some(TestProgram {
+            executable: message["executable"].as_str()?.into(),
+            name: message["target"]["name"].as_str()?.to_owned(),
+            source: message["target"]["src_path"].as_str()?.into(),
+        })
+    };
+    Ok(artifacts(cargo)?.iter().filter_map(program).collect())
+}
+
+/// Runs cargo and gives its messages.
+fn artifacts(mut cargo: Command) -> Result<Vec<Value>> {
+    cargo.args(["--message-format", "json-render-diagnostics"]);
+    cargo.stderr(std::process::Stdio::inherit());
+    let messages = shell::output(&mut cargo)?;
+    let parsed = messages.lines().map(serde_json::from_str);
+    Ok(parsed.filter_map(Result::ok).collect())
 }
 
 /// nextest where it is installed: a process a test, so that one's crash is not another's.

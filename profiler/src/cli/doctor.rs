@@ -6,9 +6,8 @@ use anyhow::Result;
 
 use super::{DONE, FAILED, args::DoctorArgs};
 use crate::{
-    cpython::CpythonError,
-    pipeline::{AttachError, Attached},
-    source::{Kernel, KernelOptions, TickProgram, capabilities},
+    pipeline::Attached,
+    source::{Kernel, KernelOptions, capabilities},
     words::{DurationNs, Pid},
 };
 
@@ -46,7 +45,6 @@ fn trial() -> Result<()> {
         period: DurationNs(1_000_000_000),
         ring_bytes: 64 * 1024,
         wake_bytes: 32 * 1024,
-        tick: TickProgram::Best,
         looks_off_cpu: true,
         pid_namespace: capabilities::own_pid_namespace().unwrap_or(None),
     };
@@ -93,13 +91,6 @@ fn process(out: &mut dyn io::Write, pid: Pid) -> Result<bool> {
         }
         Err(error) => {
             writeln!(out, "  no  {error}")?;
-            if let AttachError::Python {
-                error: CpythonError::NotFound(tried),
-                ..
-            } = &error
-            {
-                writeln!(out, "{tried}")?;
-            }
             Ok(false)
         }
     }

@@ -1,6 +1,7 @@
 //! `profiler dump`: every thread now, with its state and its frames.
 
 use std::io::{self, IsTerminal as _, Write};
+use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -9,10 +10,11 @@ use super::args::DumpArgs;
 use crate::{
     export::printable,
     pipeline::{self, Attached, Seen, View},
-    sample::{Activity, FramesFrom, Gil},
+    sample::{Activity, FramesFrom, Gil, Handling, Wait},
     source::capabilities,
     stack::FrameKind,
-    words::Pid,
+    target::TaskState,
+    words::{DurationNs, Pid},
 };
 
 /// Look, and print.
@@ -40,21 +42,47 @@ pub(super) fn main(args: &DumpArgs) -> Result<()> {
     Ok(())
 }
 
-/// What the thread is blocked in, in the kernel's words.
-fn reason(seen: &Seen) -> Option<String> {
-    if !matches!(seen.activity, Activity::Blocked(_)) {
-        return None;
+/// What a thread was doing, in words.
+fn doing(seen: &Seen) -> String {
+    let wait = match seen.activity {
+        Activity::OnCpu => return "on a CPU".to_owned(),
+        Activity::Runnable => return "waits for a CPU".to_owned(),
+        Activity::Blocked(wait) => wait,
+        // Whether it is on a CPU or waits for one, this kernel does not tell.
+        Activity::Unknown if seen.state == TaskState::Running => {
+            return "running or runnable".to_owned();
+        }
+        Activity::Unknown => return seen.state.to_string(),
+    };
+    let mut words = format!("blocked ({}", wait.key());
+    match syscall(seen) {
+        Some(name) if name != wait.key() => words += &format!(", {name})"),
+        _ => words.push(')'),
     }
-    let syscall = seen.syscall.map(|number| {
-        let known = syscalls::Sysno::new(number as usize);
-        known.map_or_else(
-            || format!("system call {number}"),
-            |known| known.name().to_owned(),
-        )
-    });
-    syscall
-        .or_else(|| seen.waits_in.clone())
-        .or_else(|| Some(seen.state.to_string()))
+    if let Some(blocked) = seen.blocked {
+        words += &format!(" for {}", time(blocked));
+    }
+    words
+}
+
+/// The system call it is blocked in.
+fn syscall(seen: &Seen) -> Option<String> {
+    let number = seen.syscall?;
+    seen.activity.wait()?;
+    Some(Wait::Syscall(number).key().into_owned())
+}
+
+fn time(time: DurationNs) -> String {
+    let ns = time.0 as f64;
+    match time.0 {
+        0..1_000_000 => format!("{:.0} µs", ns / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns / 1e6),
+        1_000_000_000..60_000_000_000 => format!("{:.1} s", ns / 1e9),
+        _ => {
+            let whole = Duration::from_secs(time.0 / 1_000_000_000);
+            humantime::format_duration(whole).to_string()
+        }
+    }
 }
 
 fn print(out: &mut dyn Write, pid: u32, command: &str, view: &View, bold: bool) -> io::Result<()> {
@@ -77,20 +105,28 @@ fn print(out: &mut dyn Write, pid: u32, command: &str, view: &View, bold: bool) 
     for seen in &view.threads {
         let name = printable(&seen.name);
         write!(out, "\n{on}Thread {} \"{name}\"{off}: ", seen.tid)?;
-        match reason(seen) {
-            Some(reason) => write!(out, "blocked ({reason})")?,
-            None if seen.activity == Activity::OnCpu => write!(out, "on a CPU")?,
-            None => write!(out, "{}", seen.activity.key())?,
-        }
+        write!(out, "{}", doing(seen))?;
         match (seen.python, seen.gil) {
             (false, _) => write!(out, " · no Python")?,
             (true, Gil::Holds) => write!(out, " · holds the GIL")?,
-            (true, Gil::Waits) => write!(out, " · waits for the GIL")?,
+            (true, Gil::Waits) => {
+                write!(out, " · waits for the GIL")?;
+                if let Some((tid, name)) = &seen.behind {
+                    write!(out, " behind Thread {tid} \"{}\"", printable(name))?;
+                }
+            }
             (true, Gil::Unknown) => write!(out, " · GIL unknown")?,
             (true, Gil::Neither) => {}
         }
+        if seen.handling == Handling::Exception {
+            write!(out, " · handles an exception")?;
+        }
         if seen.frames_from == FramesFrom::Estimated {
-            write!(out, " · frames estimated: it was running")?;
+            let why = match seen.activity {
+                Activity::OnCpu => "it was running",
+                _ => "it may have run",
+            };
+            write!(out, " · frames estimated: {why}")?;
         }
         writeln!(out)?;
         for run in seen.frames.chunk_by(|a, b| a == b) {
@@ -134,9 +170,17 @@ fn thread_json(seen: &Seen) -> Value {
         "pthread_id": seen.pthread_id.map(|id| id.0),
         "python": seen.python,
         "state": seen.activity.key(),
-        "reason": reason(seen),
+        "reason": seen.activity.wait().map(Wait::key),
+        "syscall": syscall(seen),
         "waits_in": seen.waits_in,
+        "blocked_ns": seen.blocked.map(|blocked| blocked.0),
         "gil": seen.gil.key(),
+        "gil_behind": seen.behind.as_ref().map(|(tid, name)| json!({
+            "tid": tid.0,
+            "name": name,
+        })),
+        "gc": seen.gc.key(),
+        "handling": seen.handling.key(),
         "frames_from": seen.frames_from.key(),
         "matched_by": seen.matched_by.iter().map(|rung| rung.key()).collect::<Vec<_>>(),
         "frames": seen.frames.iter().map(|frame| json!({

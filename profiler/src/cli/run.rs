@@ -24,7 +24,7 @@ use crate::{
     aggregate::{ProcessIndex, Profile},
     export::{self, Format, Sink, SinkError},
     pipeline::{self, Attached, End, Outcome, Target},
-    source::{Kernel, KernelOptions, TickProgram, capabilities},
+    source::{Kernel, KernelOptions, capabilities},
     words::Pid,
 };
 
@@ -52,7 +52,6 @@ pub(super) fn main(args: &RunArgs) -> Result<u8> {
         period: plan.run.period(),
         ring_bytes: plan.ring_bytes,
         wake_bytes: wake_bytes(&plan),
-        tick: TickProgram::Best,
         looks_off_cpu: plan.run.mode.looks_off_cpu(),
         pid_namespace,
     };

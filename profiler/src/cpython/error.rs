@@ -74,9 +74,8 @@ impl fmt::Display for CpythonError {
         match self {
             Self::NotFound(list) => write!(
                 f,
-                "no Python interpreter in it: looked for {}; give the pid of the Python itself, \
-                 which may be a child (`pgrep -a python` lists them)",
-                list.in_short()
+                "no Python interpreter in it: give the pid of the Python itself, which may be a \
+                 child (`pgrep -a python` lists them). What was looked at:{list}"
             ),
             Self::TooOld {
                 image,
@@ -116,7 +115,7 @@ impl fmt::Display for CpythonError {
             } => write!(
                 f,
                 "`{image}` says it is Python {version}, but its memory does not look like it \
-                 ({check}): if it is a debug or patched build, use a release build"
+                 ({check}): if it is patched or built `--with-trace-refs`, use an ordinary build"
             ),
             Self::Table(error) => error.fmt(f),
             Self::Read(error) => error.fmt(f),

@@ -4,6 +4,7 @@
 //! A CPython version is a table here, not a fork of the code. Not here: which kernel thread is
 //! which ([`crate::threads`]) and what the frames mean ([`crate::pystack`]).
 
+mod current;
 pub mod dicts;
 pub mod error;
 #[cfg(test)]
@@ -33,8 +34,8 @@ use crate::target::Memory;
 
 /// Finds the interpreter of a process and attaches to it.
 ///
-/// Of several runtimes in one process (a program and a plugin that brought its own), the first
-/// one that runs is taken.
+/// Of several runtimes in one process (a program and a plugin that brought its own), the one with
+/// the most threads is taken, and the others are named in [`Runtime::others`].
 ///
 /// # Errors
 /// When there is none, with everything that was looked at; else why the likeliest one cannot be
@@ -44,12 +45,14 @@ pub fn discover(
     images: &dyn OpenImage,
     memory: &dyn Memory,
 ) -> Result<Runtime, CpythonError> {
-    let mut attached = None;
+    let mut attached: Option<Runtime> = None;
     let mut failure = None;
     let search = find::search(files, images, memory, |found| {
-        match Runtime::attach(found.clone(), memory) {
-            Ok(runtime) => attached = Some(runtime),
-            Err(error) => {
+        match (Runtime::attach(found.clone(), memory), attached.take()) {
+            (Ok(one), Some(other)) => attached = Some(larger(one, other, memory)),
+            (Ok(runtime), None) => attached = Some(runtime),
+            (Err(error), before) => {
+                attached = before;
                 failure.get_or_insert(error);
             }
         }
@@ -64,6 +67,21 @@ pub fn discover(
             image,
             version: None,
         },
-        (None, None) => CpythonError::NotFound(search.tried),
+        (None, None) => match search.not_running {
+            Some((image, version)) => CpythonError::NotInitialised { image, version },
+            None => CpythonError::NotFound(search.tried),
+        },
     })
+}
+
+/// The one with more threads, which notes the other.
+fn larger(new: Runtime, known: Runtime, memory: &dyn Memory) -> Runtime {
+    let threads = |runtime: &Runtime| runtime.thread_states(memory).map_or(0, |all| all.len());
+    let (mut larger, other) = if threads(&new) > threads(&known) {
+        (new, known)
+    } else {
+        (known, new)
+    };
+    larger.add_other(other);
+    larger
 }

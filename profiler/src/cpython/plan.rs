@@ -189,7 +189,7 @@ fn state_plan(
 /// glibc keeps 32 keys of 16 bytes at 0x310 (`struct pthread.specific_1stblock`, key's value at
 /// +8) and the blocks of further ones by pointers from 0x510; musl an array behind a pointer
 /// at 0x80 (`struct pthread.tsd`). 3.15 has a thread-local variable in place of the key.
-fn hops(runtime: &Runtime, memory: &dyn Memory) -> Vec<i64> {
+pub(super) fn hops(runtime: &Runtime, memory: &dyn Memory) -> Vec<i64> {
     let layout = runtime.layout();
     let Some(key) = layout.runtime.auto_tss_key else {
         let hops = &runtime.found().gilstate_hops;

@@ -8,8 +8,9 @@ use std::sync::OnceLock;
 
 use rustc_hash::FxHashSet;
 
+use super::current;
 use super::error::CpythonError;
-use super::find::Found;
+use super::find::{Found, Libc};
 use super::layout::{self, Layout, debug_offsets};
 use super::objects::{Objects, word_at};
 use super::version::Version;
@@ -48,6 +49,7 @@ pub struct Runtime {
     layout: Layout,
     /// Where None is, one object for all interpreters, once it was met.
     pub(super) none: OnceLock<RemoteAddr>,
+    others: Vec<Found>,
 }
 
 impl Runtime {
@@ -82,6 +84,7 @@ impl Runtime {
             found,
             layout,
             none: OnceLock::new(),
+            others: Vec::new(),
         };
         runtime.check(memory)?;
         Ok(runtime)
@@ -91,6 +94,23 @@ impl Runtime {
     #[must_use]
     pub const fn found(&self) -> &Found {
         &self.found
+    }
+
+    /// Other interpreters that run in the same process, each with a runtime of its own.
+    #[must_use]
+    pub fn others(&self) -> &[Found] {
+        &self.others
+    }
+
+    /// Notes one. A runtime that two images name is one runtime.
+    pub(super) fn add_other(&mut self, other: Self) {
+        let known = self.others.iter().chain([&self.found]);
+        if known
+            .into_iter()
+            .all(|it| it.runtime != other.found.runtime)
+        {
+            self.others.push(other.found);
+        }
     }
 
     /// The version.
@@ -134,7 +154,8 @@ impl Runtime {
         Ok(interpreters)
     }
 
-    /// Every thread state of every interpreter.
+    /// Every thread state of every interpreter, newest first; but of several states of one thread
+    /// the last is the one that it runs now, where that is known.
     ///
     /// # Errors
     /// When the lists could not be read whole in several attempts.
@@ -185,6 +206,7 @@ impl Runtime {
                 next = self.state_word(&block, self.layout.tstate.next);
             }
         }
+        current::last(self, memory, &mut states);
         Ok(states)
     }
 
@@ -309,13 +331,14 @@ impl Runtime {
         }
         // glibc and musl keep a thread's own address at the start of its control block. A state
         // can outlive its thread, or wait for it to begin, so one good one is enough.
-        let knows_itself = states.iter().any(|state| {
+        let knows_itself = |state: &&ThreadState| {
             let own = memory.u64(state.pthread_id.into());
             own == Ok(state.pthread_id.0)
-        });
-        if !knows_itself {
+        };
+        let Some(alive) = states.iter().find(knows_itself) else {
             return Err(mismatch("no thread id is the address of a thread"));
-        }
+        };
+        self.found.libc = libc_of(memory, alive.pthread_id).unwrap_or(self.found.libc);
         let objects = self.objects(memory);
         let modules = RemoteAddr::from(main).plus(self.layout.interp.modules.into());
         let modules = memory.pointer(modules)?;
@@ -327,14 +350,37 @@ impl Runtime {
             .map_err(|_| mismatch("`sys.modules` is not a dict"))?;
         let sys = objects
             .dict_get(modules, "sys")
-            .map_err(|_| mismatch("`sys.modules` cannot be read"))?
-            .ok_or_else(not_running)?;
+            .map_err(|_| mismatch("`sys.modules` cannot be read"))?;
+        let Some(sys) = sys else {
+            // Empty while the interpreter starts; but a program may also take `sys` out.
+            let runs = states
+                .iter()
+                .any(|state| self.runs_code(memory, state.addr));
+            return if runs { Ok(()) } else { Err(not_running()) };
+        };
         if let Some(told) = self.told_by_sys(memory, sys)
             && (told.major, told.minor) == (version.major, version.minor)
         {
             self.found.version = told;
         }
         Ok(())
+    }
+
+    /// Whether a thread's first frame is one of a code object.
+    fn runs_code(&self, memory: &dyn Memory, state: ThreadStateAddr) -> bool {
+        let fields = &self.layout.frame;
+        let mut frame =
+            memory.pointer(RemoteAddr::from(state).plus(self.layout.tstate.first_frame.into()));
+        if let (Ok(cframe), Some(current)) = (frame, fields.cframe_current) {
+            frame = memory.pointer(cframe.plus(current.into()));
+        }
+        let code = frame.and_then(|frame| memory.u64(frame.plus(fields.code.into())));
+        // The low bits can be flags of the reference.
+        code.is_ok_and(|code| {
+            self.objects(memory)
+                .expect_type(RemoteAddr(code & !7), "code")
+                .is_ok()
+        })
     }
 
     /// `sys.hexversion`: exact also where the file only tells the minor version.
@@ -345,6 +391,21 @@ impl Runtime {
         let tagged = self.version().is_at_least(12);
         Version::from_word(objects.small_int(hex, tagged).ok()?)
     }
+}
+
+/// By a thread's control block: its address stands there a second time in glibc, where musl has
+/// the blocks of the threads before and after. None when it is neither.
+fn libc_of(memory: &dyn Memory, thread: PthreadId) -> Option<Libc> {
+    let block = RemoteAddr::from(thread);
+    let neighbours = [0x10, 0x18].map(|offset| memory.pointer(block.plus(offset)));
+    let [Ok(before), Ok(after)] = neighbours else {
+        return None;
+    };
+    if before == block && after != block {
+        return Some(Libc::Glibc);
+    }
+    let is_block = |block: RemoteAddr| memory.pointer(block) == Ok(block);
+    (is_block(before) && is_block(after)).then_some(Libc::Musl)
 }
 
 #[cfg(test)]

@@ -41,6 +41,9 @@ pub trait Symbols {
 /// Most names kept; when there are more, all are forgotten and learned anew.
 const MAX_NAMES: usize = 1 << 16;
 
+/// Most threads that are asked for one that lives.
+const MAX_ASKED: usize = 64;
+
 /// Names from ELF symbols, perf maps and the vdso.
 pub struct LiveSymbols {
     symbolizer: Symbolizer,
@@ -75,7 +78,7 @@ impl LiveSymbols {
     }
 
     fn look_up(&self, pid: Pid, addr: RemoteAddr) -> NativeFrame {
-        let mut process = Process::new(pid.0.into());
+        let mut process = Process::new(with_memory(pid).0.into());
         process.debug_syms = false;
         let source = Source::Process(process);
         let unknown = |reason| NativeFrame::Unknown { addr, reason };
@@ -98,12 +101,32 @@ impl LiveSymbols {
                 _ => "not understood",
             }),
             // A zombie has no memory map any more.
-            Err(_) if std::fs::read_link(format!("/proc/{pid}/exe")).is_err() => {
+            Err(_) if !has_memory(with_memory(pid)) => {
                 unknown("the process had ended before its name was read")
             }
             Err(_) => unknown("module could not be read"),
         }
     }
+}
+
+/// Who is asked about a process: its first thread, or, when that has ended, another one, which can
+/// be named as if it were a process.
+fn with_memory(pid: Pid) -> Pid {
+    if has_memory(pid) {
+        return pid;
+    }
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let ids = tasks.into_iter().flatten().flatten().filter_map(|task| {
+        let name = task.file_name();
+        name.to_str()?.parse().ok().map(Pid)
+    });
+    ids.take(MAX_ASKED)
+        .find(|id| has_memory(*id))
+        .unwrap_or(pid)
+}
+
+fn has_memory(pid: Pid) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/exe")).is_ok()
 }
 
 impl Symbols for LiveSymbols {

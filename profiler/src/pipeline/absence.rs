@@ -94,8 +94,18 @@ pub(super) struct Stretch {
 #[derive(Clone, Copy, Debug)]
 struct Open {
     generation: Generation,
-    /// Whether the thread could run when it was met.
-    runnable: bool,
+    met: Meeting,
+}
+
+/// How a look came upon a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meeting {
+    /// It was blocked when the look was due.
+    Blocked,
+    /// It could run.
+    Runnable,
+    /// It ran, and the look itself took its CPU: such a stretch is met for certain, however short.
+    Preempted,
 }
 
 /// The account of one thread's absences.
@@ -109,12 +119,11 @@ pub(super) struct Absence {
 }
 
 impl Absence {
-    /// The thread was met in the stretch that the account shows, able to run or not. Whatever was
-    /// open is settled.
-    pub(super) fn meet(&mut self, account: &Account, runnable: bool) {
+    /// The thread was met in the stretch that the account shows. Whatever was open is settled.
+    pub(super) fn meet(&mut self, account: &Account, met: Meeting) {
         self.open = Some(Open {
             generation: Generation(account.generation),
-            runnable,
+            met,
         });
     }
 
@@ -161,12 +170,15 @@ impl Absence {
         self.pool.1 = self.pool.1.saturating_add_unsigned(fresh.runnable);
         let open = self.open.take()?;
         let weight = match length {
-            Some(length) if chance(length.sum(), period) >= 1.0 => {
+            Some(length)
+                if open.met == Meeting::Preempted || chance(length.sum(), period) >= 1.0 =>
+            {
                 self.pool.0 = self.pool.0.saturating_sub_unsigned(length.blocked);
                 self.pool.1 = self.pool.1.saturating_sub_unsigned(length.runnable);
                 length
             }
-            _ if open.runnable => Away {
+            None if open.met == Meeting::Preempted => Away::default(),
+            _ if open.met == Meeting::Runnable => Away {
                 blocked: 0,
                 runnable: share(&mut self.pool.1, length.map(|l| l.runnable), period),
             },

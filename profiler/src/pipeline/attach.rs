@@ -1,12 +1,19 @@
 //! One target: its process, its memory, and the interpreter in it once there is one.
 
+use std::sync::{Mutex, PoisonError};
 use std::{fmt, io};
 
 use crate::{
     cpython::{self, CpythonError, MappedFile, OpenImage, ReadSeek, Runtime},
+    export::printable,
     target::{LiveMemory, Maps, Process, TargetError},
     words::Pid,
 };
+
+/// Most children of a process that are named when it has no interpreter itself.
+const MAX_CHILDREN: usize = 4;
+/// Most characters of a child's command.
+const MAX_COMMAND: usize = 80;
 
 /// Why a process cannot be profiled.
 #[derive(Debug)]
@@ -60,6 +67,8 @@ pub struct Attached {
     pub process: Process,
     /// Its memory.
     pub memory: LiveMemory,
+    /// The files it had mapped when no interpreter was found in them.
+    without_python: Mutex<Option<(Vec<MappedFile>, CpythonError)>>,
 }
 
 /// The files that a process has mapped, opened through its own root.
@@ -80,7 +89,8 @@ fn mapped_files(maps: &Maps) -> Vec<MappedFile> {
         .map(|mapping| MappedFile {
             path: mapping
                 .path()
-                .map(|path| path.to_string_lossy().into_owned())
+                // The target names its files; what is shown of them must do no harm.
+                .map(|path| printable(&path.to_string_lossy()).into_owned())
                 .unwrap_or_default(),
             start: mapping.start,
             end: mapping.end,
@@ -100,10 +110,17 @@ impl Attached {
     pub fn open(pid: Pid) -> Result<Self, AttachError> {
         let process = Process::open(pid)?;
         let memory = LiveMemory::new(&process);
-        Ok(Self { process, memory })
+        Ok(Self {
+            process,
+            memory,
+            without_python: Mutex::default(),
+        })
     }
 
     /// Find the interpreter that the process runs now.
+    ///
+    /// It may be asked again and again while a program has not loaded its Python yet: as long as
+    /// no other files are mapped than the last time, nothing is looked through.
     ///
     /// # Errors
     /// When there is none, or none that can be profiled.
@@ -113,11 +130,76 @@ impl Attached {
             process: &self.process,
             maps: &maps,
         };
-        cpython::discover(&mapped_files(&maps), &images, &self.memory).map_err(|error| {
-            AttachError::Python {
-                pid: self.process.pid(),
-                error,
-            }
-        })
+        let files = mapped_files(&maps);
+        let found = self
+            .known_to_lack_python(&files)
+            .map_or_else(|| cpython::discover(&files, &images, &self.memory), Err);
+        let runtime = found.map_err(|error| AttachError::Python {
+            pid: self.process.pid(),
+            error: self.remember(files, error),
+        })?;
+        for other in runtime.others() {
+            log::warn!(
+                "process {} runs a second interpreter, Python {} in {}, which is left out",
+                self.process.pid(),
+                other.version,
+                other.image
+            );
+        }
+        Ok(runtime)
     }
+
+    fn known_to_lack_python(&self, files: &[MappedFile]) -> Option<CpythonError> {
+        let before = self.without_python.lock();
+        let before = before.unwrap_or_else(PoisonError::into_inner);
+        let (before, error) = before.as_ref()?;
+        before.iter().eq(of_files(files)).then(|| error.clone())
+    }
+
+    fn remember(&self, mut files: Vec<MappedFile>, mut error: CpythonError) -> CpythonError {
+        if let CpythonError::NotFound(list) = &mut error {
+            list.seen_from = self.elsewhere();
+            list.children = self.children();
+            files.retain(|file| file.inode != 0);
+            let known = Some((files, error.clone()));
+            *self
+                .without_python
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = known;
+        }
+        error
+    }
+
+    fn children(&self) -> Vec<(Pid, String)> {
+        let command = |pid: Pid| {
+            let words = Process::open(pid).ok()?.command_line().ok()?;
+            let command: String = words.join(" ").chars().take(MAX_COMMAND).collect();
+            Some((pid, printable(&command).into_owned()))
+        };
+        let all = self.process.children().into_iter();
+        all.take(MAX_CHILDREN).filter_map(command).collect()
+    }
+
+    /// Where paths of the process are, when they are not ours.
+    fn elsewhere(&self) -> Option<String> {
+        let pid = self.process.pid();
+        let spaces = self.process.namespaces();
+        let mut differs = Vec::new();
+        if spaces.other_mounts == Some(true) {
+            differs.push(String::from("its own mount namespace"));
+        }
+        if spaces.other_root == Some(true) {
+            differs.push(format!("its own root (`/proc/{pid}/root`)"));
+        }
+        if spaces.other_pids == Some(true) {
+            let inside = self.process.inner_pids().last();
+            let inside = inside.map_or_else(String::new, |inside| format!(", as process {inside}"));
+            differs.push(format!("its own pid namespace{inside}"));
+        }
+        (!differs.is_empty()).then(|| format!("process {pid}, which has {}", differs.join(", ")))
+    }
+}
+
+fn of_files(files: &[MappedFile]) -> impl Iterator<Item = &MappedFile> {
+    files.iter().filter(|file| file.inode != 0)
 }

@@ -183,7 +183,7 @@ fn close_process<'a>(
 }
 
 /// An account's times, the stretch that still lasts included.
-fn times_until(account: &Account, end: MonotonicNs) -> Times {
+pub(super) fn times_until(account: &Account, end: MonotonicNs) -> Times {
     let running = if account.generation & 1 == 0 {
         0
     } else {

@@ -1,29 +1,24 @@
 //! One look: every thread of a process now, its state, and its frames.
 //!
-//! No kernel program takes part. A thread that sleeps is exact all the same: the scheduler's own
-//! count of its arrivals on a CPU is read before and after the walk. A thread that runs is walked
-//! as it runs, and its frames are an estimate.
+//! No kernel program takes part. A thread that is off the CPU is exact all the same: the
+//! scheduler's own count of its arrivals on a CPU is read before and after the walk. A thread
+//! that runs is walked as it runs, and its frames are an estimate.
+
+use rustc_hash::FxHashMap;
 
 use crate::{
-    cpython::{self, Runtime, ThreadState, Wishes, thread_names},
-    native::{LiveSymbols, Symbols as _},
-    pystack::{Chain, Resolver, Walker},
-    sample::{Activity, FramesFrom, Gil, Wait},
+    cpython::{Runtime, ThreadState, thread_names},
+    sample::{Activity, FramesFrom, Gc, Gil, Handling},
     stack::Frame,
-    target::{Asleep, InKernel, SchedulerMark, TaskFacts, TaskState},
+    target::{InKernel, TaskState},
     threads::{Look, Registry, Rung, ScanWhom, StateFacts, ThreadFacts},
-    words::{MonotonicNs, PthreadId, Tid},
+    words::{DurationNs, PthreadId, ThreadStateAddr, Tid},
 };
 
-use super::{
-    attach::{AttachError, Attached},
-    stacks,
-};
+use super::attach::{AttachError, Attached};
+use eye::Eye;
 
-/// How often a thread that moved is walked again.
-const ATTEMPTS: usize = 4;
-/// Most frames of a stack.
-const MAX_FRAMES: u32 = 512;
+mod eye;
 
 /// What one thread was doing.
 #[derive(Clone, Debug)]
@@ -40,12 +35,21 @@ pub struct Seen {
     pub activity: Activity,
     /// The state that the kernel names.
     pub state: TaskState,
+    /// For how long it has been blocked, less what a host has taken from its CPU meanwhile. None
+    /// if it is not blocked, and where the kernel does not say.
+    pub blocked: Option<DurationNs>,
     /// The system call it is blocked in.
     pub syscall: Option<u32>,
     /// The kernel function it waits in, where that is shown.
     pub waits_in: Option<String>,
     /// The GIL.
     pub gil: Gil,
+    /// The thread that holds the GIL it waits for: its id and name.
+    pub behind: Option<(Tid, String)>,
+    /// The collector.
+    pub gc: Gc,
+    /// The exception.
+    pub handling: Handling,
     /// Leaf first.
     pub frames: Vec<Frame>,
     /// How they were read.
@@ -106,25 +110,14 @@ pub fn look(attached: &Attached) -> Result<View, AttachError> {
     };
     registry.look(&look, memory);
     let names = thread_names(&runtime, memory);
-    let wishes = Wishes {
-        since: MonotonicNs(0),
-        flags: 0,
-        max_frames: MAX_FRAMES,
-    };
-    let mut eye = Eye {
-        attached,
-        runtime: &runtime,
-        plan: cpython::plan(&runtime, memory, wishes),
-        walker: Walker::default(),
-        resolver: Resolver::new(&runtime),
-        symbols: LiveSymbols::default(),
-    };
+    let mut eye = Eye::new(attached, &runtime).map_err(of_python)?;
+    let mut behind = Vec::new();
     let mut seen = Vec::with_capacity(tasks.len());
     for task in &tasks {
         let found = registry.by_tid(task.tid);
-        let mut thread = eye.see(task, found.map(|found| found.state));
+        let (mut thread, holder) = eye.see(task, found.map(|found| found.state));
+        behind.push(holder);
         if let Some(found) = found {
-            thread.python = true;
             thread.pthread_id = Some(found.pthread_id);
             thread.matched_by.clone_from(&found.matched_by);
             if let Some(name) = names.get(&found.pthread_id) {
@@ -132,6 +125,16 @@ pub fn look(attached: &Attached) -> Result<View, AttachError> {
             }
         }
         seen.push(thread);
+    }
+    let mut owners: FxHashMap<ThreadStateAddr, Tid> = FxHashMap::default();
+    for found in registry.matches() {
+        let states = found.other_states.iter().chain([&found.state]);
+        owners.extend(states.map(|state| (*state, found.tid)));
+    }
+    let known: FxHashMap<Tid, String> = seen.iter().map(|it| (it.tid, it.name.clone())).collect();
+    for (thread, holder) in seen.iter_mut().zip(behind) {
+        let tid = holder.and_then(|holder| owners.get(&holder));
+        thread.behind = tid.and_then(|tid| Some((*tid, known.get(tid)?.clone())));
     }
     let main_interpreter = runtime
         .interpreters(memory)
@@ -151,94 +154,5 @@ fn state_facts(state: &ThreadState) -> StateFacts {
         state: state.addr,
         pthread_id: state.pthread_id,
         native_id: state.native_thread_id,
-    }
-}
-
-/// What a look needs for each thread.
-struct Eye<'a> {
-    attached: &'a Attached,
-    runtime: &'a Runtime,
-    plan: Option<profiler_common::plan::Plan>,
-    walker: Walker,
-    resolver: Resolver,
-    symbols: LiveSymbols,
-}
-
-impl Eye<'_> {
-    fn see(&mut self, task: &TaskFacts, state: Option<crate::words::ThreadStateAddr>) -> Seen {
-        let mut attempts = 0;
-        let (asleep, chain, gil, from) = loop {
-            attempts += 1;
-            let asleep = match self.attached.process.mark(task.tid) {
-                Ok(Asleep::Yes(mark)) => Some(mark),
-                _ => None,
-            };
-            let chain = state.and_then(|state| {
-                let plan = self.plan.as_ref()?;
-                stacks::walk_now(&mut self.walker, &self.attached.memory, plan, state)
-            });
-            // Read with the frames, so that the same proof holds for it.
-            let gil = state.map_or(Gil::Neither, |state| {
-                let state = self.runtime.thread_state_at(&self.attached.memory, state);
-                state.map_or(Gil::Unknown, |state| state.gil)
-            });
-            let exact = asleep.as_ref().is_some_and(SchedulerMark::still_holds);
-            let from = match (&chain, exact) {
-                (None, _) => FramesFrom::None,
-                (Some(_), true) => FramesFrom::User,
-                (Some(_), false) => FramesFrom::Estimated,
-            };
-            // A thread that runs will not come out better by asking again.
-            if exact || asleep.is_none() || attempts == ATTEMPTS {
-                break (asleep, chain, gil, from);
-            }
-        };
-        let exact = from != FramesFrom::Estimated;
-        let place = asleep.map(|mark| *mark.place());
-        Seen {
-            tid: task.tid,
-            name: task.name.clone(),
-            pthread_id: None,
-            python: false,
-            activity: activity(task.state, place.is_some(), exact),
-            state: task.state,
-            syscall: match place {
-                Some(InKernel::Blocked { syscall, .. }) => syscall,
-                _ => None,
-            },
-            waits_in: self.attached.process.waits_in(task.tid).ok().flatten(),
-            gil,
-            frames: self.frames(chain.as_ref(), place),
-            frames_from: from,
-            matched_by: Vec::new(),
-        }
-    }
-
-    fn frames(&mut self, chain: Option<&Chain>, place: Option<InKernel>) -> Vec<Frame> {
-        if let Some(chain) = chain {
-            let frames = self.resolver.frames(&self.attached.memory, chain);
-            return frames
-                .iter()
-                .map(|frame| stacks::frame_of(frame, &[]))
-                .collect();
-        }
-        match place {
-            Some(InKernel::Blocked { pc, .. }) => {
-                let pid = self.attached.process.pid();
-                vec![stacks::native_frame(&self.symbols.name(pid, pc))]
-            }
-            _ => Vec::new(),
-        }
-    }
-}
-
-fn activity(state: TaskState, asleep: bool, exact: bool) -> Activity {
-    match state {
-        _ if asleep && exact => Activity::Blocked(Wait::Unknown),
-        TaskState::Stopped | TaskState::Idle => Activity::Blocked(Wait::Stopped),
-        TaskState::Ended | TaskState::Other(_) => Activity::Unknown,
-        // It was seen asleep and did not stay so, or it slept when it was counted and runs now.
-        // Whether it is on a CPU or waits for one, no file tells.
-        TaskState::Running | TaskState::Sleeping | TaskState::Waiting => Activity::OnCpu,
     }
 }

@@ -109,6 +109,8 @@ struct Place {
     own: usize,
     /// Whether a thread state of Python's was ever seen for it.
     python: bool,
+    /// When it was there first.
+    met: MonotonicNs,
     /// Periods in which it was met.
     ticks: u32,
     /// What its samples weigh together.
@@ -117,14 +119,16 @@ struct Place {
     took_over: bool,
 }
 
-/// What a thread's first tick told of it.
+/// What a tick or a look told of a thread.
 #[derive(Clone, Copy, Debug)]
-struct Stranger {
-    tid: Tid,
-    /// None when it was never sampled.
-    sp: Option<RemoteAddr>,
-    tls_base: PthreadId,
-    state: Option<ThreadStateAddr>,
+pub(super) struct Stranger {
+    pub(super) tid: Tid,
+    /// None when no tick met it.
+    pub(super) sp: Option<RemoteAddr>,
+    pub(super) tls_base: PthreadId,
+    pub(super) state: Option<ThreadStateAddr>,
+    /// When it was there.
+    pub(super) at: MonotonicNs,
 }
 
 impl People {
@@ -133,17 +137,9 @@ impl People {
         &mut self,
         process: &impl Witness,
         builder: &mut ProfileBuilder,
-        tid: Tid,
-        sp: Option<RemoteAddr>,
-        tls_base: PthreadId,
-        state: Option<ThreadStateAddr>,
+        stranger: Stranger,
     ) -> ThreadIndex {
-        let stranger = Stranger {
-            tid,
-            sp,
-            tls_base,
-            state,
-        };
+        let Stranger { tid, state, .. } = stranger;
         let Some(place) = self.living.get_mut(&tid) else {
             return self.welcome(process, builder, stranger);
         };
@@ -196,6 +192,7 @@ impl People {
                 index,
                 own,
                 python,
+                met: stranger.at,
                 ticks: 0,
                 weighed: DurationNs(0),
                 took_over: false,
@@ -206,6 +203,11 @@ impl People {
             self.states_of.insert(state, index);
         }
         index
+    }
+
+    /// The place of a living thread that has one.
+    pub(super) fn place_of(&self, tid: Tid) -> Option<ThreadIndex> {
+        self.living.get(&tid).map(|place| place.index)
     }
 
     /// The thread that a thread state belongs to.
@@ -219,7 +221,10 @@ impl People {
     /// that are met stand for those that are not. A thread that has been met often lives long, and
     /// then it is what the scheduler has counted since its last tick: from there on its samples
     /// sum to its account, whatever the scheduler did between.
-    pub(super) fn weigh(&mut self, tick: &Tick, period: DurationNs) -> DurationNs {
+    ///
+    /// With `whole`, every thread's samples are to sum to its own time, met often or not: then
+    /// [`People::unweighed`] tells at its end what no tick met.
+    pub(super) fn weigh(&mut self, tick: &Tick, period: DurationNs, whole: bool) -> DurationNs {
         let periods = DurationNs(period.0.saturating_mul(tick.periods.into()));
         let Some(place) = self.living.get_mut(&tick.tid) else {
             return periods;
@@ -229,7 +234,8 @@ impl People {
         let weight = match tick.on_cpu {
             // An account far below what was weighed is a new one.
             Some(now)
-                if place.ticks >= OFTEN && now.0.saturating_add(leeway) >= place.weighed.0 =>
+                if whole
+                    || place.ticks >= OFTEN && now.0.saturating_add(leeway) >= place.weighed.0 =>
             {
                 DurationNs(now.0.saturating_sub(place.weighed.0))
             }
@@ -237,6 +243,16 @@ impl People {
         };
         place.weighed = DurationNs(place.weighed.0.saturating_add(weight.0));
         weight
+    }
+
+    /// What the scheduler counted for a living thread and its samples do not weigh.
+    pub(super) fn unweighed(&mut self, tid: Tid, on_cpu: DurationNs) -> DurationNs {
+        let Some(place) = self.living.get_mut(&tid) else {
+            return DurationNs(0);
+        };
+        let rest = on_cpu.0.saturating_sub(place.weighed.0);
+        place.weighed.0 += rest;
+        DurationNs(rest)
     }
 
     /// A thread has ended. Its last ticks may still come, since it runs on while the kernel takes
@@ -271,8 +287,17 @@ impl People {
         self.unmet
     }
 
-    /// A new thread has this id: whoever had it before is somebody else.
+    /// A new thread has this id since then: whoever had it before is somebody else. A look may have
+    /// met it before this is told.
     pub(super) fn make_room(&mut self, tid: Tid, time: MonotonicNs) {
+        if let Some(place) = self.living.get(&tid)
+            && place.met >= time
+        {
+            if let Some(person) = self.everyone.get_mut(place.own) {
+                person.born = Some(time);
+            }
+            return;
+        }
         self.births.insert(tid, time);
         self.nameless.retain(|nameless| nameless.tid != tid);
         self.living.remove(&tid);

@@ -240,6 +240,7 @@ async fn drive(
     let mut new_cpus = begin + NEW_CPUS;
     let mut names = begin + NAMES;
     let mut periods = begin;
+    let mut turn = fastrand::u64(..2);
     let period = settings.period();
     let rounds = settings.mode.looks_off_cpu();
     let rounds = rounds.then(|| Rounds::start(period, !settings.jitter));
@@ -265,7 +266,8 @@ async fn drive(
         let now = Instant::now();
         if settings.jitter && now >= periods {
             periods = now + PERIODS;
-            kernel.change_periods(|| drawn(period))?;
+            kernel.change_periods(|| drawn(period, turn))?;
+            turn += 1;
         }
         pump(ring, session, assembler, Some(sys::monotonic()));
         session.end_batch();
@@ -299,13 +301,21 @@ async fn drive(
     }
 }
 
-/// A period of ticks drawn at random; many of them are as long as `period` on the average. To
-/// change it costs half a one each time, which is made up for.
-fn drawn(period: DurationNs) -> DurationNs {
+/// A period of ticks drawn at random for the next while, the `turn`th. It differs from the mean by so
+/// much that the ticks of that while pass over a program in step with the mean once or twice, now
+/// faster and now slower, so that two whiles together have as many ticks as at a fixed beat. To
+/// change it costs half a period each time, which is made up for.
+fn drawn(period: DurationNs, turn: u64) -> DurationNs {
     let mean = period.0 as f64;
-    let lost = mean * mean / (2.0 * PERIODS.as_nanos() as f64);
-    let factor = 1.0 + JITTER * (2.0 * fastrand::f64() - 1.0);
-    DurationNs(((mean - lost).max(mean / 2.0) * factor) as u64)
+    let once = mean / PERIODS.as_nanos() as f64;
+    let apart = (once * (1.0 + fastrand::f64())).min(JITTER);
+    let factor = if turn.is_multiple_of(2) {
+        1.0 + apart
+    } else {
+        1.0 - apart
+    };
+    let made_up = (1.0 - once / 2.0).max(0.5);
+    DurationNs((mean * made_up * factor) as u64)
 }
 
 async fn round(rounds: Option<&mut Rounds>) -> io::Result<MonotonicNs> {
@@ -370,11 +380,11 @@ fn close(
     kernel.stop_ticking();
     let stopped = sys::monotonic();
     let accounts = kernel.accounts().all();
-    session.end_off_cpu(kernel.accounts(), stopped);
     for pid in session.pids() {
         kernel.remove_plan(pid)?;
     }
     pump(ring, &mut session, assembler, None);
+    session.end_off_cpu(&accounts, stopped);
     session.end_batch();
     let counters: Counters = kernel.counters()?;
     kernel.flush_log();

@@ -6,8 +6,15 @@ use crate::{
     words::{DurationNs, RemoteAddr},
 };
 
-/// The system call in which every lock waits.
-const FUTEX: u32 = syscalls::Sysno::futex as u32;
+/// The futex word that a system call is about, and whether it is there to wait.
+pub(super) fn futex_of(syscall: Option<u32>, args: [u64; 2]) -> Option<(RemoteAddr, bool)> {
+    // `FUTEX_WAIT`, `FUTEX_WAIT_BITSET` and `FUTEX_LOCK_PI` of `include/uapi/linux/futex.h`; the
+    // bits above say which clock and whose futex it is.
+    const WAITING: [u64; 3] = [0, 9, 6];
+    let [word, operation] = args;
+    (syscall == Some(syscalls::Sysno::futex as u32))
+        .then(|| (RemoteAddr(word), WAITING.contains(&(operation & 0x7f))))
+}
 
 /// The sample that a tick is.
 pub(super) fn sample(
@@ -43,7 +50,7 @@ pub(super) fn sample(
 
 /// A thread on a CPU either holds the GIL, or runs native code, or is on its short way into or
 /// out of a wait for it. The last is in the futex call for a word of the GIL's, or is recorded by
-/// the interpreter (3.15).
+/// the interpreter (3.15). Who lets it go is in a futex call too, and may want it back at once.
 fn gil(tick: &Tick, in_gil: impl Fn(RemoteAddr) -> bool) -> Gil {
     if tick.thread_state.is_none() {
         return Gil::Neither;
@@ -52,13 +59,11 @@ fn gil(tick: &Tick, in_gil: impl Fn(RemoteAddr) -> bool) -> Gil {
         None => Gil::Unknown,
         Some(true) => Gil::Holds,
         Some(false) if tick.wants_gil() => Gil::Waits,
-        Some(false)
-            if tick.in_kernel()
-                && tick.syscall == Some(FUTEX)
-                && in_gil(RemoteAddr(tick.syscall_arg)) =>
-        {
-            Gil::Waits
-        }
+        Some(false) if tick.in_kernel() => match futex_of(tick.syscall, tick.syscall_args) {
+            Some((word, is_wait)) if in_gil(word) && is_wait => Gil::Waits,
+            Some((word, _)) if in_gil(word) => Gil::Unknown,
+            _ => Gil::Neither,
+        },
         Some(false) => Gil::Neither,
     }
 }

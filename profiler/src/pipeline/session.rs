@@ -29,7 +29,7 @@ use crate::{
     source::{Kernel, KernelError},
     target::Memory,
     wire::Event,
-    words::{MonotonicNs, Pid, PthreadId, Tid},
+    words::{MonotonicNs, Pid, Tid},
 };
 
 /// As many processes as cost nothing to look after.
@@ -378,10 +378,7 @@ impl Session {
     /// Threads that the scheduler switched and no tick ever found have a line in the ledger too.
     pub(super) fn meet_the_unsampled(&mut self, accounts: &[Account]) {
         for member in self.members.values_mut() {
-            let own = accounts.iter().filter(|it| it.tgid == member.pid.0);
-            let own = own.map(|it| (Tid(it.tid), PthreadId(it.tls_base)));
-            let own: Vec<_> = own.collect();
-            member.meet_the_unsampled(&mut self.kit, own.into_iter());
+            member.meet_the_unsampled(&mut self.kit, accounts);
         }
     }
 

@@ -285,9 +285,9 @@ pub(super) fn moved_stack(builder: &mut ProfileBuilder) -> StackId {
     builder.stack(&[id])
 }
 
-/// Where the time off the CPU goes that lies between looks.
+/// Where the time goes that no tick and no look met.
 pub(super) fn between_looks(builder: &mut ProfileBuilder) -> StackId {
-    let words = "[between two looks]";
+    let words = "[between two samples]";
     let id = builder.frame(Frame::words(FrameKind::Unknown, words));
     builder.stack(&[id])
 }

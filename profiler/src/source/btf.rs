@@ -39,6 +39,7 @@ impl std::error::Error for BtfError {}
 const MAGIC: u32 = 0xeb9f;
 const KIND_STRUCT: u32 = 4;
 const KIND_UNION: u32 = 5;
+const KIND_ENUM: u32 = 6;
 const KIND_TYPEDEF: u32 = 8;
 const KIND_FUNC: u32 = 12;
 const KIND_FUNC_PROTO: u32 = 13;
@@ -99,7 +100,7 @@ impl<'a> Btf<'a> {
                 1 | 14 | 17 => 4,
                 3 => 12,
                 KIND_STRUCT | KIND_UNION | 15 | 19 => vlen * 12,
-                6 | KIND_FUNC_PROTO => vlen * 8,
+                KIND_ENUM | KIND_FUNC_PROTO => vlen * 8,
                 2 | 7..=12 | 16 | 18 => 0,
                 _ => return Err(BtfError::Malformed("unknown kind of type")),
             };
@@ -166,6 +167,27 @@ impl<'a> Btf<'a> {
             }
         }
         Ok(bits / 8)
+    }
+
+    /// Bytes that a structure has.
+    ///
+    /// # Errors
+    /// [`BtfError::NoStruct`].
+    pub fn size_of(&self, name: &str) -> Result<u32, BtfError> {
+        self.find(KIND_STRUCT, name)
+            .map(|head| head.other)
+            .ok_or_else(|| BtfError::NoStruct(name.to_owned()))
+    }
+
+    /// Whether the enumeration `name` has a value of the name `value`.
+    #[must_use]
+    pub fn has_value(&self, name: &str, value: &str) -> bool {
+        self.find(KIND_ENUM, name).is_some_and(|head| {
+            (0..head.vlen as usize).any(|index| {
+                u32_at(self.types, head.body + index * 8)
+                    .is_some_and(|name| self.is_named(name, value))
+            })
+        })
     }
 
     /// The type and bit offset of a member.

@@ -67,18 +67,23 @@ fn effective_capabilities() -> Option<u64> {
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-fn kernel_version() -> Capability {
+/// What the running kernel calls itself.
+pub(crate) fn kernel_release() -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let release = release.trim().to_owned();
+    release.trim().to_owned()
+}
+
+fn kernel_version() -> Capability {
+    let release = kernel_release();
     let mut numbers = release
         .split(['.', '-'])
         .map_while(|part| part.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     Capability {
-        name: "kernel 5.15 or newer",
-        there: version >= (5, 15),
+        name: "kernel 5.10 or newer",
+        there: version >= (5, 10),
         seen: release,
-        without: "the kernel programs need helpers of 5.15: a newer kernel is the only way",
+        without: "the kernel programs need functions that came with 5.8, and nobody tried them on kernels before 5.10: boot a newer one",
     }
 }
 

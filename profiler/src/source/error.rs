@@ -11,6 +11,13 @@ pub enum KernelError {
     NoBtf(io::Error),
     /// This kernel's BTF lacks a field.
     Btf(BtfError),
+    /// This kernel has not got what the programs need.
+    TooOld {
+        /// What it calls itself.
+        release: String,
+        /// The first thing that is missing.
+        lacks: &'static str,
+    },
     /// The system refused for lack of privilege; what was asked of it.
     Refused(&'static str),
     /// The embedded object is broken, or the kernel does not take it.
@@ -34,7 +41,7 @@ impl fmt::Display for KernelError {
         match self {
             Self::NoBtf(error) => write!(
                 f,
-                "this kernel shows no type information (`/sys/kernel/btf/vmlinux`: {error}): the kernel programs need one built with CONFIG_DEBUG_INFO_BTF; `profiler doctor` tells more"
+                "this kernel shows no type information (`/sys/kernel/btf/vmlinux`: {error}): the kernel programs need Linux 5.10 or newer, built with CONFIG_DEBUG_INFO_BTF; `profiler doctor` tells more"
             ),
             Self::Btf(error) => {
                 write!(
@@ -42,6 +49,10 @@ impl fmt::Display for KernelError {
                     "this kernel is not understood: {error}; `profiler doctor` tells more"
                 )
             }
+            Self::TooOld { release, lacks } => write!(
+                f,
+                "this kernel ({release}) is too old for the kernel programs: it has no `{lacks}`; they need Linux 5.10 or newer"
+            ),
             Self::Refused(what) if nix::unistd::geteuid().is_root() => write!(
                 f,
                 "no permission to {what}, though this is root: it lacks CAP_BPF or CAP_PERFMON (in a container, add `--cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE`); `profiler doctor` says which"

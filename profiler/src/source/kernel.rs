@@ -4,12 +4,13 @@ use std::{fs, io, os::fd::AsFd as _};
 
 use aya::{
     Btf, EbpfLoader, Endianness, VerifierLogLevel,
-    maps::{HashMap, Map, MapData, MapError, PerCpuArray, RingBuf},
+    maps::{HashMap, Map, MapData, MapError, PerCpuArray, RingBuf, Stack},
     programs::{BtfTracePoint, Iter, PerfEvent},
     util::online_cpus,
 };
 use profiler_common::{
     CONTRACT_VERSION,
+    account::{FREE_STRIDE, MAX_ACCOUNTS, PLACES_OF_STRIDE},
     loss::{Counters, N_REASONS},
     offsets::{LOOK_OFF_CPU, Settings},
     plan::{Plan, StateKey},
@@ -18,7 +19,7 @@ use profiler_common::{
 use super::{
     accounts::Accounts,
     btf,
-    capabilities::PidNamespace,
+    capabilities::{self, PidNamespace},
     error::{KernelError, is_refusal, one_line},
     log::{self, KernelLog},
     offsets,
@@ -42,22 +43,10 @@ pub struct KernelOptions {
     pub ring_bytes: u32,
     /// Wake user space when this many bytes wait; 0 at every record.
     pub wake_bytes: u32,
-    /// Which tick program to use.
-    pub tick: TickProgram,
     /// Keep accounts that tell what a thread off the CPU waits for, of all threads.
     pub looks_off_cpu: bool,
     /// The pid namespace by whose numbers everything goes; none is the initial one.
     pub pid_namespace: Option<PidNamespace>,
-}
-
-/// The two forms of the tick, which differ in how far they can walk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TickProgram {
-    /// The one with `bpf_loop` where the kernel has it, else the unrolled one.
-    #[default]
-    Best,
-    /// The unrolled one, as kernels before 5.17 need it.
-    Unrolled,
 }
 
 /// The running programs. Dropping it detaches them all.
@@ -69,7 +58,6 @@ pub struct Kernel {
     _stats: Option<std::os::fd::OwnedFd>,
     accounts: Accounts,
     clocks: Vec<(Cpu, PerfClock)>,
-    tick: &'static str,
     options: KernelOptions,
 }
 
@@ -115,7 +103,7 @@ fn map_error(name: &'static str) -> impl FnOnce(MapError) -> KernelError {
 
 const ITERATORS: [&str; 1] = ["task"];
 const CENSUS: &str = "census";
-const TICKS: [&str; 2] = ["tick", "tick_unrolled"];
+const TICK: &str = "tick";
 /// The programs on tracepoints; the first is for looks off the CPU alone.
 const TRACING: [&str; 5] = ["wakeup", "switch", "fork", "exec", "exit"];
 const TRACEPOINTS: [&str; 5] = [
@@ -135,6 +123,10 @@ impl Kernel {
         let (offsets, tracepoints) = {
             let bytes = fs::read("/sys/kernel/btf/vmlinux").map_err(KernelError::NoBtf)?;
             let index = btf::Btf::parse(&bytes).map_err(KernelError::Btf)?;
+            if let Some(lacks) = offsets::missing(&index) {
+                let release = capabilities::kernel_release();
+                return Err(KernelError::TooOld { release, lacks });
+            }
             let offsets = offsets::kernel_offsets(&index).map_err(KernelError::Btf)?;
             (
                 offsets,
@@ -186,6 +178,7 @@ impl Kernel {
                 why: error.to_string(),
             })?
         };
+        free_all_places(&mut ebpf)?;
         let mut kernel = Self {
             accounts,
             ebpf,
@@ -193,10 +186,6 @@ impl Kernel {
             ring: Some(ring),
             _stats: stats,
             clocks: Vec::new(),
-            tick: match options.tick {
-                TickProgram::Best => TICKS[0],
-                TickProgram::Unrolled => TICKS[1],
-            },
             options,
         };
         let btf = Btf::parse(&tracepoints, Endianness::default())
@@ -238,10 +227,10 @@ impl Kernel {
 
     fn tick_program(&mut self) -> Result<&mut PerfEvent, KernelError> {
         self.ebpf
-            .program_mut(self.tick)
+            .program_mut(TICK)
             .and_then(|program| program.try_into().ok())
             .ok_or_else(|| KernelError::Load {
-                what: "tick".into(),
+                what: TICK.into(),
                 why: "not in the object".into(),
             })
     }
@@ -249,7 +238,7 @@ impl Kernel {
     fn load_tick(&mut self) -> Result<(), KernelError> {
         self.tick_program()?
             .load()
-            .map_err(|error| load_error("tick", &error))
+            .map_err(|error| load_error(TICK, &error))
     }
 
     /// Tick on every online CPU that does not tick yet. Called again now and then, it picks up
@@ -268,14 +257,14 @@ impl Kernel {
                 continue;
             }
             let program = self.tick_program()?.fd();
-            let program = program.map_err(|error| load_error("tick", &error))?;
+            let program = program.map_err(|error| load_error(TICK, &error))?;
             let clock =
                 PerfClock::start(cpu, period, program.as_fd()).map_err(|error| {
                     match error.kind() {
                         io::ErrorKind::PermissionDenied => {
                             KernelError::Refused("open a perf event on every CPU")
                         }
-                        _ => load_error("tick", &error),
+                        _ => load_error(TICK, &error),
                     }
                 })?;
             self.clocks.push((cpu, clock));
@@ -460,13 +449,28 @@ impl Kernel {
             let (ns, runs) = (info.run_time().as_nanos() as u64, info.run_count());
             cost.all_ns += ns;
             cost.all_runs += runs;
-            if TICKS.contains(&name) {
+            if name == TICK {
                 cost.tick_ns = ns;
                 cost.tick_runs = runs;
             }
         }
         cost
     }
+}
+
+/// Nobody has an account yet; the first to open one gets the first place.
+fn free_all_places(ebpf: &mut aya::Ebpf) -> Result<(), KernelError> {
+    let name = "FREE";
+    let map = ebpf.map_mut(name).ok_or_else(|| KernelError::Map {
+        name,
+        why: "not in the object".into(),
+    })?;
+    let mut free: Stack<_, u32> = Stack::try_from(map).map_err(map_error(name))?;
+    for stride in (0..MAX_ACCOUNTS / PLACES_OF_STRIDE).rev() {
+        let places = FREE_STRIDE | (stride * PLACES_OF_STRIDE);
+        free.push(places, 0).map_err(map_error(name))?;
+    }
+    Ok(())
 }
 
 /// A ring's size must be a power of two, and whole pages.

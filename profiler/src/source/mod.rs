@@ -14,4 +14,4 @@ pub mod ring;
 
 pub use accounts::{Accounts, Slot};
 pub use error::KernelError;
-pub use kernel::{Kernel, KernelOptions, TickProgram};
+pub use kernel::{Kernel, KernelOptions};

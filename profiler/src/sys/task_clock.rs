@@ -44,7 +44,8 @@ pub fn exec_start(sched: &str) -> Option<TaskClock> {
 #[must_use]
 pub fn task_clock(cpu: Cpu) -> Option<TaskClockReading> {
     // A thread made for it: the caller stays where it is allowed to be.
-    std::thread::spawn(move || look_on(cpu)).join().ok()?
+    let visitor = std::thread::Builder::new().spawn(move || look_on(cpu));
+    visitor.ok()?.join().ok()?
 }
 
 fn look_on(cpu: Cpu) -> Option<TaskClockReading> {

@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
@@ -30,13 +30,21 @@ pub enum Way {
     ProcMem,
 }
 
+/// The way in use.
+#[derive(Clone, Debug)]
+enum Door {
+    /// The call, by the process's id.
+    Call,
+    /// A file, which stays the memory it was opened for.
+    File(Arc<File>),
+}
+
 /// The memory of a live process.
 #[derive(Debug)]
 pub struct LiveMemory {
     pid: unistd::Pid,
-    handle: Arc<procfs::process::Process>,
-    /// Set once `process_vm_readv` was refused: the file, or that it was refused as well.
-    proc_mem: OnceLock<Option<File>>,
+    process: Process,
+    door: Mutex<Door>,
 }
 
 impl LiveMemory {
@@ -46,8 +54,8 @@ impl LiveMemory {
         Self {
             // `Process::open` has refused ids that do not fit.
             pid: unistd::Pid::from_raw(process.pid().0.cast_signed()),
-            handle: Arc::clone(&process.handle),
-            proc_mem: OnceLock::new(),
+            process: process.clone(),
+            door: Mutex::new(Door::Call),
         }
     }
 
@@ -57,23 +65,28 @@ impl LiveMemory {
     /// When the file cannot be opened.
     pub fn through_proc_mem(process: &Process) -> Result<Self, TargetError> {
         let memory = Self::new(process);
-        let file = memory
-            .handle
-            .mem()
-            .map_err(|error| TargetError::of_procfs(process.pid(), "mem", error))?;
-        Ok(Self {
-            proc_mem: OnceLock::from(Some(file)),
-            ..memory
-        })
+        memory.take(Door::File(Arc::new(process.open_memory()?)));
+        Ok(memory)
     }
 
-    /// The way in use: it changes at the first read that `process_vm_readv` is refused.
+    /// The way in use: it changes at the first read that `process_vm_readv` is refused, and when
+    /// the process's first thread has ended.
     #[must_use]
     pub fn way(&self) -> Way {
-        match self.proc_mem.get() {
-            Some(Some(_)) => Way::ProcMem,
-            Some(None) | None => Way::VmReadv,
+        match self.door() {
+            Door::File(_) => Way::ProcMem,
+            Door::Call => Way::VmReadv,
         }
+    }
+
+    fn door(&self) -> Door {
+        // A door is whole at any time, so a panic elsewhere spoils nothing.
+        let door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
+        door.clone()
+    }
+
+    fn take(&self, door: Door) {
+        *self.door.lock().unwrap_or_else(PoisonError::into_inner) = door;
     }
 
     /// Fill pieces from the front in one call: how many bytes were read in all.
@@ -90,18 +103,22 @@ impl LiveMemory {
         process_vm_readv(self.pid, &mut local, &remote)
     }
 
-    /// The way out after a refusal: `/proc/PID/mem`, if that may be opened.
-    fn proc_mem(&self) -> Option<&File> {
-        self.proc_mem
-            .get_or_init(|| self.handle.mem().ok())
-            .as_ref()
-    }
-
     /// Read pieces until one fails; how many went well, and the error of the one that did not.
     fn advance(&self, pieces: &mut [Piece<'_>]) -> (usize, Option<ReadErrorKind>) {
-        if let Some(Some(file)) = self.proc_mem.get() {
-            return from_file(file, pieces);
+        match self.door() {
+            Door::Call => self.by_call(pieces),
+            Door::File(file) => match from_file(&file, pieces) {
+                // The process may live on with another memory, after an `exec`.
+                (0, Some(ReadErrorKind::Gone)) if self.lives() => {
+                    self.take(Door::Call);
+                    self.by_call(pieces)
+                }
+                read => read,
+            },
         }
+    }
+
+    fn by_call(&self, pieces: &mut [Piece<'_>]) -> (usize, Option<ReadErrorKind>) {
         match self.vm_readv(pieces) {
             Ok(bytes) => {
                 let good = whole_pieces(pieces, bytes);
@@ -110,12 +127,30 @@ impl LiveMemory {
                 let stopped = good < pieces.len();
                 (good, stopped.then_some(ReadErrorKind::Unmapped))
             }
-            Err(errno @ (Errno::EPERM | Errno::ENOSYS)) => match self.proc_mem() {
-                Some(file) => from_file(file, pieces),
-                None => (empty_pieces(pieces), Some(kind_of(errno as i32))),
-            },
+            // Refused, or the first thread has ended, and by its id the kernel finds no memory.
+            Err(errno @ (Errno::EPERM | Errno::ENOSYS | Errno::ESRCH)) => {
+                match self.open_if_alive(errno) {
+                    Some(file) => {
+                        let read = from_file(&file, pieces);
+                        self.take(Door::File(Arc::new(file)));
+                        read
+                    }
+                    None => (empty_pieces(pieces), Some(kind_of(errno as i32))),
+                }
+            }
             Err(errno) => (empty_pieces(pieces), Some(kind_of(errno as i32))),
         }
+    }
+
+    fn open_if_alive(&self, errno: Errno) -> Option<File> {
+        if errno == Errno::ESRCH && !self.lives() {
+            return None;
+        }
+        self.process.open_memory().ok()
+    }
+
+    fn lives(&self) -> bool {
+        !self.process.has_ended()
     }
 }
 

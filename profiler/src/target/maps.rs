@@ -200,7 +200,7 @@ impl Process {
     /// # Errors
     /// When it is gone, or the profiler may not look.
     pub fn maps(&self) -> Result<Maps, TargetError> {
-        let mut table = self.read_file("maps", MAX_TABLE)?;
+        let mut table = self.read_living("maps", MAX_TABLE)?;
         if table.is_empty() {
             return Err(TargetError::Gone { pid: self.pid() });
         }
@@ -216,7 +216,7 @@ impl Process {
 
     /// Open the file behind a mapping, to be read: by its path below the target's root, or, when
     /// that is gone or is another file by now, by the mapping itself (which takes
-    /// `CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN`).
+    /// `CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN`; the error says so where it is that).
     ///
     /// What the path leads to may be of the target's choosing, so it is compared with the mapping
     /// before it is opened: only the mapped regular file is, and never a pipe or a device.
@@ -230,10 +230,10 @@ impl Process {
                 "no file is mapped there",
             ));
         };
-        let root = format!("/proc/{}/root", self.pid());
+        let root = self.place("root");
         let below = |path: &Path| {
             let relative = path.strip_prefix("/").unwrap_or(path);
-            open_same(&Path::new(&root).join(relative), mapping)
+            open_same(&root.join(relative), mapping)
         };
         let by_path = below(path).or_else(|error| {
             // A file can bear the kernel's mark in its own name.
@@ -246,8 +246,19 @@ impl Process {
         });
         by_path.or_else(|error| {
             let (start, end) = (mapping.start.0, mapping.end.0);
-            let link = format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid());
-            open_same(Path::new(&link), mapping).map_err(|_| error)
+            // Only processes have this folder, but each thread can be named as if it were one.
+            let who = self.stand_in().map_or(self.pid().0, |tid| tid.0);
+            let link = format!("/proc/{who}/map_files/{start:x}-{end:x}");
+            open_same(Path::new(&link), mapping).map_err(|by_link| match by_link.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => io::Error::new(
+                    io::ErrorKind::PermissionDenied,
+                    format!(
+                        "{error}; as it is mapped it may be opened with CAP_SYS_ADMIN or \
+                         CAP_CHECKPOINT_RESTORE: run the profiler with `sudo`"
+                    ),
+                ),
+                _ => error,
+            })
         })
     }
 }

@@ -4,7 +4,7 @@
 //! this very process or fails: an id that was given to somebody else never answers.
 //! Not here: its memory (`live`), mappings (`maps`) and threads (`tasks`).
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use procfs::ProcError;
 use procfs::process::Stat;
 
 use crate::sys;
@@ -108,7 +107,7 @@ impl Process {
         let exe = process.find_exe()?;
         // A link may be read by more than may read memory: Yama and an undumpable program shut
         // out even their own user.
-        if let Err(ProcError::PermissionDenied(_)) = process.handle.mem()
+        if let Err(TargetError::Refused { .. }) = process.open_memory()
             && !crate::target::live::may_read(pid)
         {
             return Err(TargetError::Shut { pid });
@@ -116,8 +115,7 @@ impl Process {
         Ok(Self { exe, ..process })
     }
 
-    /// The kernel gives no `exe` link to a process whose first thread has ended: then the link
-    /// of any other thread serves. It is also what tells a process that may not be looked at.
+    /// The link is also what tells a process that may not be looked at.
     fn find_exe(&self) -> Result<Option<PathBuf>, TargetError> {
         match self.handle.exe() {
             Ok(exe) => Ok(Some(exe)),
@@ -126,18 +124,49 @@ impl Process {
                     pid,
                     uid: Some(self.uid),
                 }),
-                _ => Ok(self.tids()?.into_iter().find_map(|tid| {
-                    fs::read_link(format!("/proc/{}/task/{tid}/exe", self.pid())).ok()
-                })),
+                _ => Ok(fs::read_link(self.place("exe")).ok()),
             },
         }
     }
 
     fn has_live_threads(&self) -> Result<bool, TargetError> {
-        Ok(self
-            .tids()?
-            .into_iter()
-            .any(|tid| self.task(tid).is_ok_and(|facts| !facts.state.has_ended())))
+        Ok(self.first_living()?.is_some())
+    }
+
+    fn first_living(&self) -> Result<Option<Tid>, TargetError> {
+        let lives = |tid: &Tid| self.task(*tid).is_ok_and(|facts| !facts.state.has_ended());
+        Ok(self.tids()?.into_iter().find(lives))
+    }
+
+    /// Who speaks for the process when its first thread has ended: the first that lives. The
+    /// kernel has the memory, the root and the program of a *thread*, and those of a thread that
+    /// has ended are none, also while the rest of its process runs on.
+    pub(super) fn stand_in(&self) -> Option<Tid> {
+        let first = leader_stat(&self.handle, self.pid()).ok()?;
+        if !TaskState::of(first.state).has_ended() {
+            return None;
+        }
+        self.first_living().ok()?
+    }
+
+    /// A file below `/proc/PID`, as a thread has it that lives.
+    pub(super) fn place(&self, file: &str) -> PathBuf {
+        let pid = self.pid();
+        PathBuf::from(match self.stand_in() {
+            None => format!("/proc/{pid}/{file}"),
+            Some(tid) => format!("/proc/{pid}/task/{tid}/{file}"),
+        })
+    }
+
+    /// Its memory, as a file that stays that memory whoever ends.
+    pub(super) fn open_memory(&self) -> Result<File, TargetError> {
+        let file = match self.stand_in() {
+            None => String::from("mem"),
+            Some(tid) => format!("task/{tid}/mem"),
+        };
+        self.handle
+            .open_relative(&file)
+            .map_err(|error| TargetError::of_procfs(self.pid(), &file, error))
     }
 
     /// Its id.
@@ -176,7 +205,7 @@ impl Process {
     /// # Errors
     /// When the process is gone.
     pub fn command_line(&self) -> Result<Vec<String>, TargetError> {
-        let bytes = self.read_file("cmdline", MAX_COMMAND_LINE)?;
+        let bytes = self.read_living("cmdline", MAX_COMMAND_LINE)?;
         let text = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
         if text.is_empty() {
             return Ok(Vec::new());
@@ -187,16 +216,30 @@ impl Process {
             .collect())
     }
 
+    /// The processes that it has started and that live, oldest first; none where the kernel does
+    /// not say (built without `CONFIG_PROC_CHILDREN`).
+    #[must_use]
+    pub fn children(&self) -> Vec<Pid> {
+        let tids = self.tids().unwrap_or_default();
+        let of_thread = |tid: Tid| {
+            let list = self.read_file(&format!("task/{tid}/children"), MAX_FILE);
+            tasks::numbers::<u32>(&list.unwrap_or_default())
+        };
+        let mut children: Vec<Pid> = tids.into_iter().flat_map(of_thread).map(Pid).collect();
+        children.sort_unstable();
+        children
+    }
+
     /// How its surroundings differ from the profiler's.
     #[must_use]
     pub fn namespaces(&self) -> Namespaces {
         let differs = |name: &str| {
-            let theirs = fs::read_link(format!("/proc/{}/ns/{name}", self.pid())).ok()?;
+            let theirs = fs::read_link(self.place(&format!("ns/{name}"))).ok()?;
             let ours = fs::read_link(format!("/proc/self/ns/{name}")).ok()?;
             Some(theirs != ours)
         };
         let other_root = || {
-            let theirs = fs::metadata(format!("/proc/{}/root/.", self.pid())).ok()?;
+            let theirs = fs::metadata(self.place("root/.")).ok()?;
             let ours = fs::metadata("/").ok()?;
             Some((theirs.dev(), theirs.ino()) != (ours.dev(), ours.ino()))
         };
@@ -237,6 +280,20 @@ impl Process {
     /// At most `cap` bytes of `/proc/PID/file`.
     pub(super) fn read_file(&self, file: &str, cap: u64) -> Result<Vec<u8>, TargetError> {
         read_file(&self.handle, self.pid(), file, cap)
+    }
+
+    /// The same of a file that is empty, or not there, for a first thread that has ended.
+    pub(super) fn read_living(&self, file: &str, cap: u64) -> Result<Vec<u8>, TargetError> {
+        let read = self.read_file(file, cap);
+        if !matches!(&read, Ok(bytes) if bytes.is_empty())
+            && !matches!(&read, Err(TargetError::Gone { .. }))
+        {
+            return read;
+        }
+        match self.stand_in() {
+            Some(tid) => self.read_file(&format!("task/{tid}/{file}"), cap),
+            None => read,
+        }
     }
 }
 

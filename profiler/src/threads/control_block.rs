@@ -36,7 +36,8 @@ pub(super) fn calibrate(
         .or_else(|| search(memory, ids, live))
 }
 
-/// The thread id of each control block; none where there is no control block (any more).
+/// The thread id of each control block; none where there is no control block (any more), and
+/// where the kernel has cleared it because its thread has ended.
 pub(super) fn read(
     memory: &impl Memory,
     offset: TidOffset,
@@ -63,7 +64,8 @@ pub(super) fn read(
     let read = ids.iter().zip(readable).zip(selves.iter().zip(&tids));
     read.map(|((id, readable), (own, tid))| {
         let is_block = readable && u64::from_le_bytes(*own) == id.0;
-        is_block.then_some(InnerTid(u32::from_le_bytes(*tid)))
+        let tid = u32::from_le_bytes(*tid);
+        (is_block && tid != 0).then_some(InnerTid(tid))
     })
     .collect()
 }
@@ -150,6 +152,12 @@ mod tests {
         check(&fake(0x2d0, [10, 10, 12]), &[10, 11, 12], None);
         check(&fake(0x2d0, [10, 99, 98]), &[10, 11, 12], None);
         check(&Fake::default(), &[10, 11, 12], None);
+    }
+
+    #[test]
+    fn threads_that_have_ended_do_not_hide_the_offset() {
+        check(&fake(0x2d0, [0, 11, 0]), &[10, 11], Some(0x2d0));
+        check(&fake(0x2d0, [0, 0, 0]), &[10, 11], None);
     }
 
     #[test]

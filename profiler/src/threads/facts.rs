@@ -65,8 +65,8 @@ pub struct Look<'a> {
     pub maps: &'a Maps,
     /// Its threads.
     pub threads: &'a [ThreadFacts],
-    /// Its Python thread states, in the interpreters' order (newest first). Several may share
-    /// a pthread id: a thread has one for each interpreter it has entered.
+    /// Its Python thread states. Several may share a pthread id, since a thread has one for each
+    /// interpreter it has entered: then the last of them counts.
     pub states: &'a [StateFacts],
     /// Whose stacks to scan.
     pub scan: ScanWhom,

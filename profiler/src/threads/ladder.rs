@@ -74,6 +74,11 @@ impl Verdict {
         });
     }
 
+    /// Whether some thread has this id.
+    pub(super) fn holds(&self, id: PthreadId) -> bool {
+        self.holders.contains_key(&id)
+    }
+
     /// The id of a thread.
     pub(super) fn of(&self, tid: Tid) -> Option<&Bound> {
         self.bound.get(&tid)

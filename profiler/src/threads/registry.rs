@@ -6,6 +6,8 @@ use crate::target::Memory;
 use crate::threads::control_block::{self, TidOffset};
 use crate::threads::facts::{Look, ScanWhom, StateFacts, ThreadFacts};
 use crate::threads::ladder::Verdict;
+use crate::threads::last_standing::LastStanding;
+use crate::threads::notes::Notes;
 use crate::threads::rung::{Contradiction, Evidence, Rung};
 use crate::threads::stack_scan::{MAX_SCANS, Scan, Stacks};
 use crate::words::{InnerTid, PthreadId, StartTime, ThreadStateAddr, Tid};
@@ -19,11 +21,10 @@ pub struct Match {
     pub started: StartTime,
     /// Its pthread id.
     pub pthread_id: PthreadId,
-    /// Its thread state. Of several (one for each interpreter it entered) it is the oldest, which
-    /// is the main interpreter's if it has one there; which of them runs now, only the thread's
-    /// own storage tells.
+    /// Its thread state. Of several (one for each interpreter it entered) it is the last of the
+    /// look's, which is the one that it runs now, where that is known.
     pub state: ThreadStateAddr,
-    /// Its other thread states, newest first.
+    /// Its other thread states, in the look's order.
     pub other_states: Vec<ThreadStateAddr>,
     /// The rungs that say so, strongest first; never empty.
     pub matched_by: Vec<Rung>,
@@ -38,7 +39,8 @@ pub struct Registry {
     matches: BTreeMap<Tid, Match>,
     holders: BTreeMap<PthreadId, Tid>,
     unplaced: Vec<StateFacts>,
-    tls_bases: BTreeMap<Tid, PthreadId>,
+    tls_bases: Notes,
+    last_standing: LastStanding,
     tid_offset: Option<TidOffset>,
     disputed: BTreeSet<(StartTime, Contradiction)>,
     contradictions: u64,
@@ -52,26 +54,41 @@ impl Registry {
     }
 
     /// Note a TLS base that the kernel saw (at a tick, or at a switch): rung 1, from the next look
-    /// on. A thread keeps its TLS base as long as it lives, so the last one noted stands.
+    /// on. A thread keeps its TLS base as long as it lives: another one means that the id is
+    /// another thread's by now, and all that was known of it is forgotten.
     ///
     /// Call it only for a thread of the last look or a newer one, since the id alone is given.
     pub fn note_tls_base(&mut self, tid: Tid, base: PthreadId) {
-        if base.0 != 0 {
-            self.tls_bases.insert(tid, base);
+        if base.0 != 0 && self.tls_bases.note(tid, base) {
+            self.drop_match(tid);
         }
     }
 
     /// A thread has ended: forget it, so that its id means whoever gets it next.
     pub fn forget(&mut self, tid: Tid) {
-        self.tls_bases.remove(&tid);
+        self.tls_bases.forget(tid);
+        self.drop_match(tid);
+    }
+
+    fn drop_match(&mut self, tid: Tid) {
         self.threads.remove(&tid);
         if let Some(gone) = self.matches.remove(&tid) {
             self.holders.remove(&gone.pthread_id);
         }
     }
 
-    /// Take a look: find out anew which thread is which.
+    /// Take a look at some of the threads and states: find out anew which thread is which.
     pub fn look(&mut self, look: &Look<'_>, memory: &impl Memory) {
+        self.look_at(look, false, memory);
+    }
+
+    /// The same when the look has *all* threads and states of the process: then one of each that
+    /// is left over, look after look, is known by that (rung 6).
+    pub fn look_at_all(&mut self, look: &Look<'_>, memory: &impl Memory) {
+        self.look_at(look, true, memory);
+    }
+
+    fn look_at(&mut self, look: &Look<'_>, all: bool, memory: &impl Memory) {
         self.meet(look.threads);
         let by_inner: BTreeMap<InnerTid, Tid> = look
             .threads
@@ -84,12 +101,19 @@ impl Registry {
             .copied()
             .filter(|state| state.pthread_id.0 != 0)
             .collect();
-        let mut verdict = Verdict::default();
-        verdict.weigh(self.by_tls_base());
-        verdict.weigh(by_native_id(&bound, &by_inner));
         let ids = live_ids(&bound, &by_inner);
-        verdict.weigh(self.by_control_block(&ids, &by_inner, memory));
-        by_stacks(look, &ids, &mut verdict, memory);
+        let by_block = self.by_control_block(&ids, &by_inner, memory);
+        let mut verdict = Verdict::default();
+        verdict.weigh(self.tls_bases.evidence());
+        verdict.weigh(by_native_id(&bound, &by_inner, &by_block));
+        verdict.weigh(by_block);
+        let native = by_stacks(look, &ids, &mut verdict, memory);
+        if all {
+            let left = self
+                .last_standing
+                .evidence(look, &ids, &native, &verdict, memory);
+            verdict.weigh(left.into_iter().collect());
+        }
         self.settle(look, &bound, verdict);
     }
 
@@ -97,28 +121,10 @@ impl Registry {
     fn meet(&mut self, threads: &[ThreadFacts]) {
         let now: BTreeMap<Tid, &ThreadFacts> =
             threads.iter().map(|thread| (thread.tid, thread)).collect();
-        for (tid, before) in std::mem::take(&mut self.threads) {
-            if now
-                .get(&tid)
-                .is_none_or(|now| now.started != before.started)
-            {
-                self.tls_bases.remove(&tid);
-            }
-        }
-        // A base noted for a thread that this look does not have is noted again at its next tick.
-        self.tls_bases.retain(|tid, _| now.contains_key(tid));
+        self.tls_bases.meet(&now);
         self.disputed
             .retain(|(started, said)| now.get(&said.tid).is_some_and(|t| t.started == *started));
         self.threads = now.into_iter().map(|(tid, t)| (tid, t.clone())).collect();
-    }
-
-    fn by_tls_base(&self) -> Vec<Evidence> {
-        let evidence = |(&tid, &pthread_id)| Evidence {
-            rung: Rung::TlsBase,
-            tid,
-            pthread_id,
-        };
-        self.tls_bases.iter().map(evidence).collect()
     }
 
     fn by_control_block(
@@ -249,8 +255,14 @@ impl Registry {
     }
 }
 
-/// Rung 2.
-fn by_native_id(states: &[StateFacts], by_inner: &BTreeMap<InnerTid, Tid>) -> Vec<Evidence> {
+/// Rung 2. A state outlives a thread that was ended without Python's knowledge, and once its id
+/// is given away it names the wrong one: of several ids for one thread the one counts that stands
+/// in a control block with it, and without such a one none does.
+fn by_native_id(
+    states: &[StateFacts],
+    by_inner: &BTreeMap<InnerTid, Tid>,
+    by_block: &[Evidence],
+) -> Vec<Evidence> {
     let named = states.iter().filter_map(|state| {
         Some(Evidence {
             rung: Rung::NativeThreadId,
@@ -258,7 +270,21 @@ fn by_native_id(states: &[StateFacts], by_inner: &BTreeMap<InnerTid, Tid>) -> Ve
             pthread_id: state.pthread_id,
         })
     });
-    named.collect()
+    let named: BTreeSet<Evidence> = named.collect();
+    let mut counts: BTreeMap<Tid, usize> = BTreeMap::new();
+    for said in &named {
+        *counts.entry(said.tid).or_default() += 1;
+    }
+    let in_blocks: BTreeSet<(Tid, PthreadId)> = by_block
+        .iter()
+        .map(|said| (said.tid, said.pthread_id))
+        .collect();
+    named
+        .into_iter()
+        .filter(|said| {
+            counts.get(&said.tid) == Some(&1) || in_blocks.contains(&(said.tid, said.pthread_id))
+        })
+        .collect()
 }
 
 /// The ids whose thread may be alive. A state that names a thread which is no more was read
@@ -277,13 +303,14 @@ fn live_ids(states: &[StateFacts], by_inner: &BTreeMap<InnerTid, Tid>) -> BTreeS
         .collect()
 }
 
-/// Rungs 4 and 5, which go together: what is on no other stack may be the first thread's.
+/// Rungs 4 and 5, which go together: what is on no other stack may be the first thread's. Gives the
+/// threads whose stacks hold none of the ids.
 fn by_stacks(
     look: &Look<'_>,
     ids: &BTreeSet<PthreadId>,
     verdict: &mut Verdict,
     memory: &impl Memory,
-) {
+) -> BTreeSet<Tid> {
     let stack_pointers = look
         .threads
         .iter()
@@ -299,6 +326,7 @@ fn by_stacks(
     };
     let mut found = Vec::new();
     let mut taken = BTreeSet::new();
+    let mut native = BTreeSet::new();
     let mut all_others_known = true;
     let mut first = None;
     for thread in look.threads {
@@ -318,7 +346,9 @@ fn by_stacks(
                 });
             }
             Some(Scan::First) if is_first => first = Some(thread.tid),
-            Some(Scan::Nobodys) => {}
+            Some(Scan::Nobodys) => {
+                native.insert(thread.tid);
+            }
             Some(Scan::First | Scan::Unknown) | None => {
                 // A stronger rung's word does as well for what is not this thread's.
                 taken.extend(known);
@@ -337,4 +367,5 @@ fn by_stacks(
             pthread_id,
         }]);
     }
+    native
 }

@@ -17,6 +17,8 @@ pub enum Rung {
     StackScan,
     /// The process's first thread on its first stack.
     MainThread,
+    /// The only thread and the only id that are left over, and have been for a while.
+    LastStanding,
 }
 
 impl Rung {
@@ -29,6 +31,7 @@ impl Rung {
             Self::ControlBlock => "control_block",
             Self::StackScan => "stack_scan",
             Self::MainThread => "main_thread",
+            Self::LastStanding => "last_standing",
         }
     }
 }

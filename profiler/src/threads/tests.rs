@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+mod reuse;
+
 use super::*;
 use crate::target::{Backing, Mapping, Maps, Memory, Perms, ReadError, ReadErrorKind};
 use crate::words::{InnerTid, Pid, PthreadId, RemoteAddr, StartTime, ThreadStateAddr, Tid};
@@ -108,16 +110,19 @@ impl Process {
         }
     }
 
-    fn look(&self, registry: &mut Registry, scan: ScanWhom) {
-        let look = Look {
+    fn facts(&self, scan: ScanWhom) -> Look<'_> {
+        Look {
             pid: Pid(PID),
             start_stack: Some(RemoteAddr(FIRST_STACK + 0x3800)),
             maps: &self.maps,
             threads: &self.threads,
             states: &self.states,
             scan,
-        };
-        registry.look(&look, &self.memory);
+        }
+    }
+
+    fn look(&self, registry: &mut Registry, scan: ScanWhom) {
+        registry.look(&self.facts(scan), &self.memory);
     }
 
     fn without_native_ids(mut self) -> Self {

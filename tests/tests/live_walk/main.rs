@@ -6,12 +6,13 @@ use std::io::{self, BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+use profiler::cpython::find::FoundBy;
 use profiler::cpython::{
     self, CpythonError, MappedFile, OpenImage, ReadSeek, Runtime, ThreadState, Wishes,
 };
 use profiler::pystack::{Chain, ChainEnd, PyFrame, Resolver, Walker};
 use profiler::sample::Gil;
-use profiler::target::{Memory, ReadError};
+use profiler::target::{Memory, ReadError, ReadErrorKind};
 use profiler::words::{InnerTid, MonotonicNs, PthreadId, RemoteAddr};
 use profiler_common::plan::Plan;
 use serde::Deserialize;
@@ -404,27 +405,65 @@ fn an_interpreter_that_is_too_old_is_called_that() {
     }
 }
 
-/// The image of a walk without symbols or sections: only the cookie is left.
-#[test]
-fn a_runtime_that_no_file_tells_of_is_found_by_its_debug_offsets() {
-    struct NoImages;
-    impl OpenImage for NoImages {
-        fn open(&self, _: &MappedFile) -> io::Result<Box<dyn ReadSeek>> {
-            Err(io::ErrorKind::PermissionDenied.into())
-        }
+/// No file may be opened.
+struct NoImages;
+
+impl OpenImage for NoImages {
+    fn open(&self, _: &MappedFile) -> io::Result<Box<dyn ReadSeek>> {
+        Err(io::ErrorKind::PermissionDenied.into())
     }
+}
+
+/// Memory in which no image has its first page, so that none can be read as one.
+struct NoHeaders<'a> {
+    memory: &'a LiveMemory,
+    pages: Vec<RemoteAddr>,
+}
+
+impl Memory for NoHeaders<'_> {
+    fn read(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<(), ReadError> {
+        if self.pages.contains(&RemoteAddr(addr.0 & !0xfff)) {
+            return Err(ReadError {
+                addr,
+                bytes: buf.len(),
+                kind: ReadErrorKind::Unmapped,
+            });
+        }
+        self.memory.read(addr, buf)
+    }
+}
+
+#[test]
+fn a_runtime_is_found_in_memory_when_no_file_can_be_opened() {
     on_known_stacks(|session| {
         let memory = &session.memory;
         let mappings = memory.mappings().map_err(|error| error.to_string())?;
         let found = cpython::discover(&mappings, &NoImages, memory);
-        match found {
+        let runtime = found.map_err(|error| error.to_string())?;
+        let expected = session.runtime.found().runtime;
+        same("runtime", runtime.found().runtime, expected)?;
+        same("version", runtime.version(), session.runtime.version())?;
+        Ok(format!("found by {}", runtime.found().by))
+    });
+}
+
+/// Without symbols or sections only the cookie is left.
+#[test]
+fn a_runtime_that_no_image_tells_of_is_found_by_its_debug_offsets() {
+    on_known_stacks(|session| {
+        let memory = &session.memory;
+        let mappings = memory.mappings().map_err(|error| error.to_string())?;
+        let first = mappings.iter().filter(|mapping| mapping.file_offset == 0);
+        let memory = NoHeaders {
+            memory,
+            pages: first.map(|mapping| mapping.start).collect(),
+        };
+        match cpython::discover(&mappings, &NoImages, &memory) {
             Ok(runtime) => {
-                same(
-                    "runtime",
-                    runtime.found().runtime,
-                    session.runtime.found().runtime,
-                )?;
+                let expected = session.runtime.found().runtime;
+                same("runtime", runtime.found().runtime, expected)?;
                 same("version", runtime.version(), session.runtime.version())?;
+                same("by", runtime.found().by, FoundBy::Cookie)?;
                 Ok("found by cookie".to_owned())
             }
             Err(CpythonError::NotFound(_)) if !session.runtime.version().is_at_least(13) => {

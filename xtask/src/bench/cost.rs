@@ -12,16 +12,18 @@ use super::{Setting, measure};
 
 const STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 
-/// The kernel's own clock on its programs, on while this lives.
+/// The kernel's own clock on its programs, on or off while this lives. It costs each run of them
+/// some of its own.
 #[derive(Debug)]
 pub(super) struct BpfStats {
     before: String,
 }
 
 impl BpfStats {
-    pub(super) fn switch_on() -> Result<Self> {
+    pub(super) fn switch(on: bool) -> Result<Self> {
         let before = std::fs::read_to_string(STATS).with_context(|| format!("`{STATS}`"))?;
-        std::fs::write(STATS, "1").with_context(|| format!("`{STATS}`"))?;
+        let now = if on { "1" } else { "0" };
+        std::fs::write(STATS, now).with_context(|| format!("`{STATS}`"))?;
         Ok(Self { before })
     }
 }

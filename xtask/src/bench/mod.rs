@@ -4,15 +4,22 @@
 //! figure stands beside its bound where it has one. It gates nothing: machines are noisy, and a
 //! person reads it.
 
+mod aliasing;
 mod books;
+mod collects;
 mod cost;
 mod kill;
 mod measure;
+mod meter;
+mod moved;
 mod peers;
 mod report;
 mod shares;
+mod sleepers;
 mod slowdown;
+mod switches;
 mod torn;
+mod wall;
 
 use std::path::PathBuf;
 
@@ -29,7 +36,8 @@ pub(crate) struct Options {
     /// Shorter runs: to see that it works, not to quote
     #[arg(long)]
     quick: bool,
-    /// Only this bench: shares, torn, books, cost, slowdown, kill (repeatable)
+    /// Only this bench: shares, torn, books, cost, slowdown, wall, sleepers, moved, switches,
+    /// collects, aliasing, kill (repeatable)
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Only interpreters of this minor version, such as 3.12 (repeatable)
@@ -72,6 +80,12 @@ const BENCHES: &[(&str, Bench)] = &[
     ("books", books::run),
     ("cost", cost::run),
     ("slowdown", slowdown::run),
+    ("wall", wall::run),
+    ("sleepers", sleepers::run),
+    ("moved", moved::run),
+    ("switches", switches::run),
+    ("collects", collects::run),
+    ("aliasing", aliasing::run),
     ("kill", kill::run),
 ];
 
@@ -96,7 +110,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         quick: options.quick,
         pythons: chosen(&options.python)?,
     };
-    let _stats = cost::BpfStats::switch_on()?;
+    let _stats = cost::BpfStats::switch(true)?;
     let mut report = Report::default();
     for (name, bench) in BENCHES {
         if !options.only.is_empty() && !options.only.iter().any(|only| only == name) {

@@ -9,9 +9,10 @@ use super::report::{Bound, Report};
 use super::{Setting, measure};
 
 /// Who watches.
-enum Side {
+pub(super) enum Side {
     Nobody,
-    Ours(u32),
+    /// In a mode, so often a second, and how much slower the target may be by the bench's clock.
+    Ours(&'static str, u32, f64),
     PySpy(PySpy, u32),
 }
 
@@ -19,25 +20,33 @@ impl Side {
     fn name(&self) -> String {
         match self {
             Self::Nobody => "nobody".to_owned(),
-            Self::Ours(rate) => format!("profiler at {rate} Hz"),
+            Self::Ours("cpu", rate, _) => format!("profiler at {rate} Hz"),
+            Self::Ours(mode, rate, _) => format!("profiler, {mode}, at {rate} Hz"),
             Self::PySpy(spy, rate) => format!("{} at {rate} Hz", spy.name),
         }
     }
 
     fn bound(&self) -> Option<Bound> {
         match self {
-            Self::Ours(99) => Some(Bound::AtMost(1.005)),
-            Self::Ours(_) => Some(Bound::AtMost(1.02)),
+            Self::Ours(_, _, most) => Some(Bound::AtMost(*most)),
             _ => None,
         }
     }
 }
 
 /// What is compared.
-#[derive(Clone, Copy)]
-enum Clock {
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Clock {
     Wall,
     Cpu,
+}
+
+/// A target that does counted work, and the clock by which it may be slower only so much.
+pub(super) struct Work<'a> {
+    pub(super) script: &'a str,
+    pub(super) argument: &'a str,
+    pub(super) case: String,
+    pub(super) judged_by: Clock,
 }
 
 pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
@@ -45,21 +54,33 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         Side::Nobody,
         // A second time nobody: what this machine cannot tell apart.
         Side::Nobody,
-        Side::Ours(99),
-        Side::Ours(999),
+        Side::Ours("cpu", 99, 1.005),
+        Side::Ours("cpu", 999, 1.02),
     ];
     if !setting.quick {
         sides.push(Side::PySpy(PY_SPIES[1], 1000));
         sides.push(Side::PySpy(PY_SPIES[0], 1000));
     }
     for depth in ["20", "100"] {
-        paired(setting, &sides, depth, report).with_context(|| format!("at depth {depth}"))?;
+        let work = Work {
+            script: "count_work.py",
+            argument: depth,
+            case: format!("depth {depth}"),
+            judged_by: Clock::Cpu,
+        };
+        paired(setting, &sides, &work, report).with_context(|| work.case.clone())?;
     }
     stolen(setting, report).context("the time stolen by a tick")
 }
 
-fn paired(setting: &Setting, sides: &[Side], depth: &str, report: &mut Report) -> Result<()> {
-    let mut target = Target::start(setting.python()?, "count_work.py", &[depth])?;
+/// The work with each side in turn, and how much longer it took than with the first.
+pub(super) fn paired(
+    setting: &Setting,
+    sides: &[Side],
+    of: &Work<'_>,
+    report: &mut Report,
+) -> Result<()> {
+    let mut target = Target::start(setting.python()?, of.script, &[of.argument])?;
     let units = calibrated(&mut target, setting.pick(0.5, 2.0))?;
     let mut cpu = Vec::new();
     let wall = measure::ratios(sides, setting.pick(4, 15), |side| {
@@ -74,11 +95,12 @@ fn paired(setting: &Setting, sides: &[Side], depth: &str, report: &mut Report) -
     })?;
     for (clock, ratios) in [(Clock::Wall, wall), (Clock::Cpu, cpu)] {
         for (side, ratios) in sides.iter().zip(&ratios).skip(1) {
-            let (word, bound) = match clock {
-                Clock::Wall => ("time", None),
-                Clock::Cpu => ("CPU time", side.bound()),
+            let word = match clock {
+                Clock::Wall => "time",
+                Clock::Cpu => "CPU time",
             };
-            let case = format!("depth {depth}, {word}");
+            let bound = side.bound().filter(|_| clock == of.judged_by);
+            let case = format!("{}, {word}", of.case);
             let ratio = measure::median(ratios);
             match bound {
                 Some(bound) => report.bounded(&case, &side.name(), ratio, "×", bound),
@@ -108,8 +130,9 @@ fn watched(target: &mut Target, side: &Side, units: &str) -> Result<(f64, f64)> 
     };
     match side {
         Side::Nobody => work(target),
-        Side::Ours(rate) => {
-            let mut profiler = Running::on(target.pid(), &["-r", &rate.to_string()])?;
+        Side::Ours(mode, rate, _) => {
+            let arguments = ["--mode", mode, "-r", &rate.to_string()];
+            let mut profiler = Running::on(target.pid(), &arguments)?;
             profiler.attached()?;
             let took = work(target)?;
             profiler.stop()?;

@@ -4,6 +4,7 @@
 //! are not read, which would also make pages of the target resident that it never used.
 
 use super::MappedFile;
+use super::budget::Budget;
 use crate::cpython::layout::debug_offsets::{self, COOKIE, HEAD_BYTES};
 use crate::target::Memory;
 use crate::words::RemoteAddr;
@@ -11,13 +12,10 @@ use crate::words::RemoteAddr;
 const CHUNK: u64 = 64 * 1024;
 /// A larger mapping is a file of data, not the data of an image.
 const MAX_MAPPING: u64 = 64 << 20;
-/// Most bytes that are looked through in all.
-const MAX_BYTES: u64 = 512 << 20;
 
 /// Addresses in writable mappings at which a believable table begins.
-pub(super) fn scan(files: &[MappedFile], memory: &dyn Memory) -> Vec<RemoteAddr> {
+pub(super) fn scan(files: &[MappedFile], memory: &dyn Memory, budget: &Budget) -> Vec<RemoteAddr> {
     let mut found = Vec::new();
-    let mut left = MAX_BYTES;
     let mut buffer = vec![0; CHUNK as usize];
     for mapping in files {
         let bytes = mapping.end.0.saturating_sub(mapping.start.0);
@@ -25,16 +23,15 @@ pub(super) fn scan(files: &[MappedFile], memory: &dyn Memory) -> Vec<RemoteAddr>
             continue;
         }
         let mut at = mapping.start.0;
-        while at < mapping.end.0 && left > 0 {
+        while at < mapping.end.0 && !budget.is_spent() {
             let wanted = (mapping.end.0 - at).min(CHUNK);
             let chunk = &mut buffer[..wanted as usize];
-            if memory.read(RemoteAddr(at), chunk).is_ok() {
+            if budget.spend(wanted) && memory.read(RemoteAddr(at), chunk).is_ok() {
                 let words = chunk.chunks_exact(8).enumerate();
                 let hits = words.filter(|(_, word)| word == COOKIE);
                 found.extend(hits.map(|(index, _)| RemoteAddr(at + 8 * index as u64)));
             }
             at += wanted;
-            left = left.saturating_sub(wanted);
         }
     }
     found.retain(|addr| {

@@ -1,29 +1,38 @@
 //! Where a process keeps its `_PyRuntime`, and which CPython that is.
 //!
 //! An image is chosen by what it holds, never by its name: an embedding program can be called
-//! anything. Names only say where to look first. Not here: whether the layout fits and the
-//! interpreter runs (see [`super::runtime`]).
+//! anything. Names only say where to look first. It is looked for in memory before any file is
+//! opened, so a file that was renamed, replaced or deleted makes no difference. Not here: whether
+//! the layout fits and the interpreter runs (see [`super::runtime`]).
 
+mod budget;
+mod checklist;
 mod cookie;
+mod dynamic;
 mod image;
+mod images;
+mod mapped;
+mod shape;
 mod tls;
 mod version;
 
-use std::collections::BTreeSet;
+pub use self::checklist::{CheckList, Tried};
+
 use std::fmt;
 use std::io::{self, Read, Seek};
 
-use self::image::ImageFacts;
+use self::budget::Budget;
+use self::image::{Depth, ImageFacts};
+use self::images::Image;
+use self::mapped::{Mapped, Metered};
 use super::layout::debug_offsets::{self, HEAD_BYTES};
 use super::version::Version;
 use crate::target::Memory;
 use crate::words::RemoteAddr;
 
-/// Most images that are opened.
-const MAX_IMAGES: usize = 4096;
-/// Most lines of the check-list that are shown.
-const MAX_SHOWN: usize = 12;
 const PAGE: u64 = 4096;
+/// What opening a file counts as, beside what is read of it.
+const OPENING: u64 = 64 << 10;
 
 /// One mapping of the process; anonymous ones have an empty path and inode 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +76,8 @@ pub enum FoundBy {
     Section,
     /// The table of debug offsets, seen in memory.
     Cookie,
+    /// What it points to, seen in memory.
+    Shape,
 }
 
 impl fmt::Display for FoundBy {
@@ -75,6 +86,7 @@ impl fmt::Display for FoundBy {
             Self::Symbol => "its symbol `_PyRuntime`",
             Self::Section => "its section `.PyRuntime`",
             Self::Cookie => "its table of offsets in memory",
+            Self::Shape => "its interpreter in memory",
         })
     }
 }
@@ -109,56 +121,6 @@ pub struct Found {
     pub gilstate_hops: Vec<i64>,
 }
 
-/// One thing that was looked at, and what came of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tried {
-    /// A file or a kind of memory.
-    pub place: String,
-    /// What was looked for.
-    pub wanted: &'static str,
-    /// What came of it.
-    pub outcome: String,
-}
-
-/// Everything that was looked at, shown as one line each.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CheckList(pub Vec<Tried>);
-
-impl CheckList {
-    /// What was looked for and in how many places, the first few by name.
-    #[must_use]
-    pub fn in_short(&self) -> String {
-        const NAMED: usize = 3;
-        let name = |place: &str| place.rsplit('/').next().unwrap_or(place).to_owned();
-        let Some(first) = self.0.first() else {
-            return String::from("an interpreter among its mapped files, of which it has none");
-        };
-        let names: Vec<String> = self.0.iter().take(NAMED).map(|t| name(&t.place)).collect();
-        let more = match self.0.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        format!("{} in {}{more}", first.wanted, names.join(", "))
-    }
-}
-
-impl fmt::Display for CheckList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for tried in self.0.iter().take(MAX_SHOWN) {
-            let Tried {
-                place,
-                wanted,
-                outcome,
-            } = tried;
-            write!(f, "\n  {place}: looked for {wanted}: {outcome}")?;
-        }
-        match self.0.len().saturating_sub(MAX_SHOWN) {
-            0 => Ok(()),
-            more => write!(f, "\n  and {more} more without success"),
-        }
-    }
-}
-
 /// What a search came to.
 #[derive(Clone, Debug, Default)]
 pub struct Search {
@@ -166,138 +128,238 @@ pub struct Search {
     pub found: Vec<Found>,
     /// An interpreter older than 3.7, which has no `_PyRuntime`: its file.
     pub before_runtime: Option<String>,
+    /// An interpreter that nothing leads into before it runs: its file and version.
+    pub not_running: Option<(String, Version)>,
     /// What was looked at in vain.
     pub tried: CheckList,
 }
 
-const WANTED: &str = "symbol `_PyRuntime` or section `.PyRuntime`";
+/// The ways to look at an image, the cheapest first; each is tried on every image before the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Its exported symbols, in the process's memory.
+    Memory,
+    /// The same in its file, and the sections' names.
+    File,
+    /// Every symbol of the file that `strip` has left.
+    Symbols,
+}
 
-/// Looks through the images of a process until `enough` says so of one, else through all.
+/// Looks through the images of a process until `enough` says so of one, and then only at what the
+/// others have in memory; else at all of each.
 pub fn search(
+    files: &[MappedFile],
+    images: &dyn OpenImage,
+    memory: &dyn Memory,
+    enough: impl FnMut(&Found) -> bool,
+) -> Search {
+    search_within(Budget::default(), files, images, memory, enough)
+}
+
+fn search_within(
+    budget: Budget,
     files: &[MappedFile],
     images: &dyn OpenImage,
     memory: &dyn Memory,
     mut enough: impl FnMut(&Found) -> bool,
 ) -> Search {
-    let libc = libc_of(files);
     let mut search = Search::default();
-    for file in in_order(files) {
-        let mut miss = |outcome: String| {
-            search.tried.0.push(Tried {
-                place: file.path.clone(),
-                wanted: WANTED,
-                outcome,
-            });
-        };
-        let facts = match images.open(file).map(image::examine) {
-            Ok(Ok(facts)) => facts,
-            Ok(Err(broken)) => {
-                miss(broken.to_owned());
-                continue;
+    let mut hunt = Hunt {
+        opener: images,
+        memory,
+        libc: libc_of(files),
+        budget,
+    };
+    let mut images = images::in_order(files);
+    for way in [Way::Memory, Way::File, Way::Symbols] {
+        let mut done = false;
+        for image in &mut images {
+            match hunt.look(way, image, &mut search) {
+                Ok(found) => {
+                    done |= enough(&found);
+                    search.found.push(found);
+                }
+                Err(outcome) => image.outcome = outcome,
             }
-            Err(error) => {
-                miss(format!("cannot be opened: {error}"));
-                continue;
-            }
-        };
-        if facts.before_runtime {
-            search.before_runtime.get_or_insert(file.path.clone());
-        }
-        let (vaddr, by) = match (facts.runtime_symbol, facts.runtime_section) {
-            (Some(vaddr), _) => (vaddr, FoundBy::Symbol),
-            (None, Some(vaddr)) => (vaddr, FoundBy::Section),
-            (None, None) => {
-                miss("neither".to_owned());
-                continue;
-            }
-        };
-        let Some(bias) = bias(&facts, file, files) else {
-            miss("has it, but no mapping fits its program headers".to_owned());
-            continue;
-        };
-        let at = |vaddr: u64| RemoteAddr(vaddr.wrapping_add(bias));
-        let runtime = at(vaddr);
-        let told = told_by_memory(memory, runtime, facts.py_version.map(at));
-        let told = told.or_else(|| {
-            let mut stream = images.open(file).ok()?;
-            let version = version::from_constants(&mut *stream, &facts.constants)?;
-            Some((version, false))
-        });
-        let Some((version, free_threaded)) = told else {
-            miss("has it, but nothing tells its version".to_owned());
-            continue;
-        };
-        let getter = facts.gilstate_getter.filter(|_| version.is_at_least(15));
-        let found = Found {
-            runtime,
-            version,
-            free_threaded,
-            image: file.path.clone(),
-            by,
-            libc,
-            gilstate_hops: getter
-                .and_then(|vaddr| tls::hops(memory, at(vaddr), libc))
-                .unwrap_or_default(),
-        };
-        let done = enough(&found);
-        search.found.push(found);
-        if done {
-            return search;
-        }
-    }
-    if search.found.is_empty() {
-        by_cookie(files, memory, libc, &mut search);
-        for found in &search.found {
-            if enough(found) {
+            if done && way != Way::Memory {
                 break;
             }
         }
+        if !search.found.is_empty() {
+            return search;
+        }
+    }
+    for image in images.iter().filter(|image| !image.is_unlikely) {
+        let outcome = image.outcome.clone();
+        search.tried.note(image.path(), WANTED, outcome);
+    }
+    hunt.by_cookie(files, &mut search);
+    if search.found.is_empty() {
+        hunt.by_shape(files, &images, &mut search);
+    }
+    for found in &search.found {
+        if enough(found) {
+            break;
+        }
+    }
+    if hunt.budget.is_spent() {
+        search.tried.cut_short();
     }
     search
 }
 
-fn by_cookie(files: &[MappedFile], memory: &dyn Memory, libc: Libc, search: &mut Search) {
-    for runtime in cookie::scan(files, memory) {
-        let mapping = files
-            .iter()
-            .find(|file| file.start <= runtime && runtime < file.end);
-        if let Some((version, free_threaded)) = told_by_memory(memory, runtime, None) {
-            search.found.push(Found {
-                runtime,
-                version,
-                free_threaded,
-                image: mapping.map(|file| file.path.clone()).unwrap_or_default(),
-                by: FoundBy::Cookie,
-                libc,
-                gilstate_hops: Vec::new(),
-            });
-        }
-    }
-    if search.found.is_empty() {
-        search.tried.0.push(Tried {
-            place: "writable memory".to_owned(),
-            wanted: "the debug offsets of Python 3.13 and later",
-            outcome: "none".to_owned(),
-        });
-    }
+const WANTED: &str = "symbol `_PyRuntime` or section `.PyRuntime`";
+
+/// What a search looks with.
+struct Hunt<'a> {
+    opener: &'a dyn OpenImage,
+    memory: &'a dyn Memory,
+    libc: Libc,
+    budget: Budget,
 }
 
-/// The images to open: one mapping of each file that has code, files called python first, then
-/// in the order of addresses, which begins with most executables.
-fn in_order(files: &[MappedFile]) -> Vec<&MappedFile> {
-    let mut seen = BTreeSet::new();
-    let mut images: Vec<&MappedFile> = files
-        .iter()
-        .filter(|file| file.executable && file.inode != 0)
-        .filter(|file| file.path.starts_with('/') && !file.path.starts_with("/dev/"))
-        .filter(|file| seen.insert((&file.path, file.inode)))
-        .take(MAX_IMAGES)
-        .collect();
-    images.sort_by_key(|file| {
-        let name = file.path.rsplit('/').next().unwrap_or_default();
-        !name.contains("python")
-    });
-    images
+impl Hunt<'_> {
+    /// Looks at one image; the error is what came of it.
+    fn look(&mut self, way: Way, image: &Image<'_>, search: &mut Search) -> Result<Found, String> {
+        let facts = self.facts(way, image)?;
+        if facts.before_runtime {
+            search.before_runtime.get_or_insert(image.path().to_owned());
+        }
+        let (vaddr, by) = match (facts.runtime_symbol, facts.runtime_section) {
+            (Some(vaddr), _) => (vaddr, FoundBy::Symbol),
+            (None, Some(vaddr)) => (vaddr, FoundBy::Section),
+            (None, None) => return Err("neither".to_owned()),
+        };
+        let Some(bias) = facts.bias else {
+            return Err("has it, but no mapping fits its program headers".to_owned());
+        };
+        let at = |vaddr: u64| RemoteAddr(vaddr.wrapping_add(bias));
+        let runtime = at(vaddr);
+        let told = told_by_memory(self.memory, runtime, facts.py_version.map(at));
+        let told = told.or_else(|| Some((self.version_by_constants(image, &facts)?, false)));
+        let Some((version, free_threaded)) = told else {
+            return Err("has it, but nothing tells its version".to_owned());
+        };
+        let getter = facts.gilstate_getter.filter(|_| version.is_at_least(15));
+        Ok(Found {
+            runtime,
+            version,
+            free_threaded,
+            image: image.path().to_owned(),
+            by,
+            libc: self.libc,
+            gilstate_hops: getter
+                .and_then(|vaddr| tls::hops(self.memory, at(vaddr), self.libc))
+                .unwrap_or_default(),
+        })
+    }
+
+    fn facts(&self, way: Way, image: &Image<'_>) -> Result<ImageFacts, String> {
+        let depth = match way {
+            Way::Symbols => Depth::Tables,
+            Way::Memory | Way::File => Depth::Names,
+        };
+        let stream: Box<dyn ReadSeek + '_> = match way {
+            Way::Memory => Box::new(self.mapped(image)),
+            Way::File | Way::Symbols => self.file(image)?,
+        };
+        image::examine(stream, &image.mappings, depth).map_err(str::to_owned)
+    }
+
+    fn mapped<'b>(&'b self, image: &'b Image<'_>) -> Metered<'b, Mapped<'b>> {
+        Metered {
+            stream: Mapped::new(self.memory, &image.mappings),
+            budget: &self.budget,
+        }
+    }
+
+    /// The file itself. None is opened that would not be looked through to the end, and no
+    /// device, whatever its name says it is.
+    fn file(&self, image: &Image<'_>) -> Result<Box<dyn ReadSeek + '_>, String> {
+        if image.path().starts_with("/dev/") || image.is_unlikely {
+            return Err("not in memory, and its file is not opened".to_owned());
+        }
+        if !self.budget.spend(OPENING) {
+            return Err("not in memory, and no more files are opened".to_owned());
+        }
+        let stream = self
+            .opener
+            .open(image.mappings[0])
+            .map_err(|error| format!("not in memory, and its file cannot be opened: {error}"))?;
+        Ok(Box::new(Metered {
+            stream,
+            budget: &self.budget,
+        }))
+    }
+
+    /// The file's own constants, or those that are mapped of it.
+    fn version_by_constants(&self, image: &Image<'_>, facts: &ImageFacts) -> Option<Version> {
+        let by_file = self
+            .file(image)
+            .ok()
+            .and_then(|mut file| version::from_constants(&mut *file, &facts.constants));
+        by_file.or_else(|| version::from_constants(&mut self.mapped(image), &facts.constants))
+    }
+
+    fn by_cookie(&self, files: &[MappedFile], search: &mut Search) {
+        for runtime in cookie::scan(files, self.memory, &self.budget) {
+            let mapping = files
+                .iter()
+                .find(|file| file.start <= runtime && runtime < file.end);
+            if let Some((version, free_threaded)) = told_by_memory(self.memory, runtime, None) {
+                search.found.push(Found {
+                    runtime,
+                    version,
+                    free_threaded,
+                    image: mapping.map(|file| file.path.clone()).unwrap_or_default(),
+                    by: FoundBy::Cookie,
+                    libc: self.libc,
+                    gilstate_hops: Vec::new(),
+                });
+            }
+        }
+        if search.found.is_empty() {
+            search.tried.note(
+                "writable memory",
+                "the debug offsets of Python 3.13 and later",
+                "none".to_owned(),
+            );
+        }
+    }
+
+    /// Only in the program itself: a library without exports serves nobody.
+    fn by_shape(&self, files: &[MappedFile], images: &[Image<'_>], search: &mut Search) {
+        let lowest = |image: &&Image<'_>| (image.is_unlikely, image.mappings[0].start);
+        let Some(image) = images.iter().min_by_key(lowest) else {
+            return;
+        };
+        let facts = self
+            .facts(Way::File, image)
+            .or_else(|_| self.facts(Way::Memory, image));
+        let version = facts
+            .ok()
+            .and_then(|facts| self.version_by_constants(image, &facts));
+        let outcome = match version {
+            None => "no constant in it tells a version".to_owned(),
+            Some(version) => match shape::scan(files, image, version, self.memory, &self.budget) {
+                Some(runtime) => {
+                    search.found.push(Found {
+                        runtime,
+                        version,
+                        free_threaded: false,
+                        image: image.path().to_owned(),
+                        by: FoundBy::Shape,
+                        libc: self.libc,
+                        gilstate_hops: Vec::new(),
+                    });
+                    return;
+                }
+                None => format!("{version} by its constants, but none runs in it"),
+            },
+        };
+        const WANTED: &str = "an interpreter of Python 3.8 to 3.12 in its data";
+        search.tried.note(image.path(), WANTED, outcome);
+    }
 }
 
 fn libc_of(files: &[MappedFile]) -> Libc {
@@ -307,22 +369,6 @@ fn libc_of(files: &[MappedFile]) -> Libc {
     } else {
         Libc::Glibc
     }
-}
-
-/// What to add to the file's addresses: where a loaded segment was mapped, minus where it says
-/// it belongs.
-fn bias(facts: &ImageFacts, image: &MappedFile, files: &[MappedFile]) -> Option<u64> {
-    if facts.fixed {
-        return Some(0);
-    }
-    let down = |addr: u64| addr & !(PAGE - 1);
-    facts.segments.iter().find_map(|segment| {
-        let mapping = files
-            .iter()
-            .filter(|file| file.path == image.path && file.inode == image.inode)
-            .find(|file| file.file_offset == down(segment.offset))?;
-        Some(mapping.start.0.wrapping_sub(down(segment.vaddr)))
-    })
 }
 
 /// The version by the process itself: its debug offsets, else the constant `Py_Version`.
@@ -340,3 +386,6 @@ fn told_by_memory(
     let word = memory.u64(py_version?).ok()?;
     Some((Version::from_word(word)?, false))
 }
+
+#[cfg(test)]
+mod tests;

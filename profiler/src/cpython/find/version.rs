@@ -14,7 +14,7 @@ const CHUNK: usize = 64 * 1024;
 /// Longer than any string that is looked for.
 const OVERLAP: usize = 32;
 /// Most bytes of constants that are looked through.
-const MAX_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 128 << 20;
 
 /// The version by the constants in `ranges` of a file; the patch is 0 when it cannot be told.
 pub(super) fn from_constants(stream: &mut dyn ReadSeek, ranges: &[Range<u64>]) -> Option<Version> {

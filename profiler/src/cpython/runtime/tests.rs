@@ -65,6 +65,62 @@ fn an_interpreter_that_does_not_run_is_worth_a_retry() {
     assert!(error.is_worth_a_retry(), "{error}");
 }
 
+/// A program may do with `sys.modules` what it likes; that a thread runs code is proof enough.
+#[test]
+fn an_interpreter_whose_modules_lack_sys_is_attached_to_once_it_runs_code() {
+    let (mut fake, layout, found) = Fake::python_3_12();
+    fake.dict("modules", &layout, &[("builtins", "builtins")]);
+    assert!(refused(&fake, found.clone()).is_worth_a_retry());
+    fake.point("thread", layout.tstate.first_frame, "cframe");
+    let current = layout.frame.cframe_current.expect("3.12 has it");
+    fake.point("cframe", current, "frame");
+    fake.point("frame", layout.frame.code, "code");
+    fake.point("code", layout.object.ob_type, "type x");
+    fake.class("type x", &layout, "int");
+    assert!(refused(&fake, found.clone()).is_worth_a_retry());
+    fake.class("type x", &layout, "code");
+    let runtime = Runtime::attach(found.clone(), &fake).expect("attached");
+    assert_eq!(runtime.version(), found.version);
+}
+
+#[test]
+fn of_a_threads_states_the_one_that_its_storage_names_comes_last() {
+    let (mut fake, layout, found) = Fake::python_3_12();
+    fake.thread("thread", &layout, "interp", Some("other"));
+    fake.thread("other", &layout, "interp", Some("third"));
+    fake.thread("third", &layout, "interp", None);
+    let thread = fake.at("thread, pthread");
+    for label in ["other", "third"] {
+        fake.word(label, layout.tstate.thread_id, thread.0);
+    }
+    let runtime = Runtime::attach(found, &fake).expect("attached");
+    let mut check = |named: &str, order: [&str; 3]| {
+        // The key is 2 of the block of 16 bytes each, from 0x310 on, value at 8.
+        fake.point("thread, pthread", 0x310 + 16 * 2 + 8, named);
+        let states = runtime.thread_states(&fake).expect("states");
+        let got: Vec<u64> = states.iter().map(|state| state.addr.0).collect();
+        assert_eq!(got, order.map(|label| fake.at(label).0), "{named}");
+    };
+    check("third", ["thread", "other", "third"]);
+    check("other", ["thread", "third", "other"]);
+    check("thread", ["third", "other", "thread"]);
+    check("nothing", ["thread", "other", "third"]);
+}
+
+#[test]
+fn the_c_library_is_told_by_a_threads_control_block() {
+    let (mut fake, _, found) = Fake::python_3_12();
+    let mut check = |second: &str, third: &str, expected: Libc| {
+        fake.point("thread, pthread", 0x10, second);
+        fake.point("thread, pthread", 0x18, third);
+        let runtime = Runtime::attach(found.clone(), &fake).expect("attached");
+        assert_eq!(runtime.found().libc, expected, "{second}, {third}");
+    };
+    check("thread, pthread", "thread, pthread", Libc::Musl);
+    check("thread, pthread", "a flag", Libc::Glibc);
+    check("nothing", "nothing", Libc::Glibc);
+}
+
 #[test]
 fn memory_that_contradicts_the_layout_is_refused() {
     let (fake, layout, found) = Fake::python_3_12();

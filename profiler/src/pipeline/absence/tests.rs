@@ -84,7 +84,12 @@ impl Life {
                 }
                 if let Some(place) = place {
                     let runnable = account.off_state == 0 || account.woken_ns != 0;
-                    absence.meet(&account, runnable);
+                    let how = if runnable {
+                        Meeting::Runnable
+                    } else {
+                        Meeting::Blocked
+                    };
+                    absence.meet(&account, how);
                     marked = account.generation;
                     met = Some(place);
                 }
@@ -167,7 +172,7 @@ fn a_stretch_told_before_it_was_counted_is_handed_out_once() {
         off_state: 1,
         ..Account::default()
     };
-    absence.meet(&met, false);
+    absence.meet(&met, Meeting::Blocked);
     // The thread is on a CPU again, many times over, and its sums lag behind.
     let told = Account {
         generation: 9,
@@ -184,7 +189,7 @@ fn a_stretch_told_before_it_was_counted_is_handed_out_once() {
         ..told
     };
     assert_eq!(absence.settle(&counted, None, EACH), None);
-    absence.meet(&counted, false);
+    absence.meet(&counted, Meeting::Blocked);
     let later = Account {
         blocked_ns: 51 * MS,
         generation: 12,
@@ -193,4 +198,28 @@ fn a_stretch_told_before_it_was_counted_is_handed_out_once() {
     let over = absence.settle(&later, None, EACH).expect("it was met");
     assert_eq!(over.weight.blocked, MS);
     assert_eq!(absence.rest(), Away::default());
+}
+
+#[test]
+fn what_a_look_interrupts_gets_no_more_than_that_took() {
+    let mut absence = Absence::default();
+    let running = Account {
+        generation: 5,
+        runnable_ns: 40 * MS,
+        ..Account::default()
+    };
+    assert_eq!(absence.settle(&running, None, EACH), None);
+    let preempted = Account {
+        generation: 6,
+        ..running
+    };
+    absence.meet(&preempted, Meeting::Preempted);
+    let running = Account {
+        generation: 7,
+        runnable_ns: 40 * MS + MS / 20,
+        ..running
+    };
+    let over = absence.settle(&running, None, EACH).expect("it was met");
+    assert_eq!(over.weight.runnable, MS / 20);
+    assert_eq!(absence.rest().runnable, 40 * MS);
 }

@@ -105,7 +105,8 @@ impl Witness for Fake {
     }
 }
 
-const NOW: MonotonicNs = MonotonicNs(1);
+const BEFORE: MonotonicNs = MonotonicNs(1);
+const NOW: MonotonicNs = MonotonicNs(2);
 
 /// The times of a thread that never waited.
 fn ran(ns: u64) -> Times {
@@ -178,9 +179,17 @@ impl Run {
 
     fn meet(&mut self, tid: u32, id: PthreadId, sp: Option<RemoteAddr>) -> u32 {
         let state = Some(ThreadStateAddr(id.0 + 1));
-        let index = self
-            .people
-            .index(&self.process, &mut self.builder, Tid(tid), sp, id, state);
+        let index = self.people.index(
+            &self.process,
+            &mut self.builder,
+            Stranger {
+                tid: Tid(tid),
+                sp,
+                tls_base: id,
+                state,
+                at: BEFORE,
+            },
+        );
         index.0
     }
 
@@ -224,6 +233,16 @@ fn a_thread_id_that_comes_again_is_somebody_else() {
     let ended: Vec<_> = run.people.everyone().iter().map(|p| p.ended).collect();
     assert_eq!(ended, [Some((ran(70), NOW)), None]);
     assert_eq!(run.people.contradictions(), 0);
+}
+
+#[test]
+fn a_thread_that_was_met_before_its_birth_was_told_is_no_other() {
+    let mut run = Run::new();
+    run.process.begin(101, 5, block(1));
+    assert_eq!(run.tick(101, block(1)), 0);
+    run.people.make_room(Tid(101), BEFORE);
+    assert_eq!(run.tick(101, block(1)), 0);
+    assert_eq!(run.people.everyone()[0].born, Some(BEFORE));
 }
 
 #[test]

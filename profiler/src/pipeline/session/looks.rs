@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// How often a thread that moved is looked at again, each time after all others.
-const PASSES: usize = 4;
+const PASSES: usize = 10;
 
 /// What the rounds over all threads have in common.
 #[derive(Debug, Default)]
@@ -19,9 +19,9 @@ pub(super) struct LooksOff {
     /// By slot: the generation that was dealt with.
     places: Vec<Generation>,
     /// Rounds so far.
-    round: u64,
-    looks: u64,
-    moved: u64,
+    pub(super) round: u64,
+    pub(super) looks: u64,
+    pub(super) moved: u64,
 }
 
 impl LooksOff {
@@ -34,7 +34,7 @@ impl LooksOff {
     }
 
     /// What was dealt with of a place last.
-    fn place(&mut self, slot: Slot) -> &mut Generation {
+    pub(super) fn place(&mut self, slot: Slot) -> &mut Generation {
         let place = slot.0 as usize;
         if place >= self.places.len() {
             self.places.resize(place + 1, Generation(u64::MAX));
@@ -44,7 +44,7 @@ impl LooksOff {
 }
 
 impl Session {
-    /// One round: every thread that was off the CPU at `due` and still is counts once.
+    /// One round: every thread that is off the CPU counts once.
     pub(in crate::pipeline) fn look_off_cpu(&mut self, accounts: &Accounts, due: MonotonicNs) {
         self.kit.off.round += 1;
         let mut again = Vec::new();
@@ -75,13 +75,13 @@ impl Session {
     }
 
     /// The run is over: what still lasts counts up to now.
-    pub(in crate::pipeline) fn end_off_cpu(&mut self, accounts: &Accounts, now: MonotonicNs) {
+    pub(in crate::pipeline) fn end_off_cpu(&mut self, accounts: &[Account], now: MonotonicNs) {
         if !self.kit.settings.mode.looks_off_cpu() {
             return;
         }
-        for account in accounts.all() {
+        for account in accounts {
             if let Some(member) = self.members.get_mut(&Pid(account.tgid)) {
-                member.end_off_cpu(&mut self.kit, &account, now);
+                member.end_off_cpu(&mut self.kit, account, now);
             }
         }
     }

@@ -2,7 +2,10 @@
 //!
 //! It knows nothing of the others; what they all use is handed in.
 
-use profiler_common::walk::{END_NOT_TRIED, END_UNREADABLE};
+use profiler_common::{
+    account::Account,
+    walk::{END_NOT_TRIED, END_UNREADABLE},
+};
 
 use super::{
     Kit,
@@ -14,7 +17,7 @@ use crate::{
     pipeline::{
         books::Gone,
         hold::Hold,
-        people::{self, People},
+        people::{self, People, Stranger},
         sampler,
         search::Search,
         settings::Walk,
@@ -250,12 +253,18 @@ impl Member {
         let thread = self.people.index(
             &self.hold,
             &mut kit.builder,
-            tick.tid,
-            Some(tick.sp),
-            tick.tls_base,
-            state,
+            Stranger {
+                tid: tick.tid,
+                sp: Some(tick.sp),
+                tls_base: tick.tls_base,
+                state,
+                at: tick.time,
+            },
         );
-        let weight = self.people.weigh(tick, kit.settings.period());
+        let weight = {
+            let whole = kit.settings.mode.looks_off_cpu();
+            self.people.weigh(tick, kit.settings.period(), whole)
+        };
         let known = self.python.is_some();
         let in_gil = |futex| {
             let gils = self.python.iter().flat_map(|python| &python.gils);
@@ -398,9 +407,10 @@ impl Member {
     pub(super) fn meet_the_unsampled(
         &mut self,
         kit: &mut Kit,
-        accounts: impl Iterator<Item = (Tid, PthreadId)>,
+        accounts: &[Account],
     ) {
-        let unknown = accounts.filter(|(tid, _)| !self.people.knows(*tid));
+        let own = accounts.iter().filter(|it| it.tgid == self.pid.0);
+        let unknown = own.filter(|it| !self.people.knows(Tid(it.tid)));
         let unknown: Vec<_> = unknown.collect();
         if unknown.is_empty() {
             return;
@@ -409,15 +419,19 @@ impl Member {
         let states = self.python.as_ref().map_or_else(Vec::new, |python| {
             people::all_states(&python.runtime, self.hold.memory())
         });
-        for (tid, tls_base) in unknown {
+        for account in unknown {
+            let tls_base = PthreadId(account.tls_base);
             let state = states.iter().find(|(id, _)| *id == tls_base);
             self.people.index(
                 &self.hold,
                 &mut kit.builder,
-                tid,
-                None,
-                tls_base,
-                state.map(|(_, state)| *state),
+                Stranger {
+                    tid: Tid(account.tid),
+                    sp: None,
+                    tls_base,
+                    state: state.map(|(_, state)| *state),
+                    at: MonotonicNs(account.since),
+                },
             );
         }
         self.identify(kit);

@@ -4,25 +4,26 @@
 //! same and even, they are what they were all the while. Until it moves they still are, so a
 //! thread that sleeps on costs one load a period.
 
+mod count;
+
 use profiler_common::account::{Account, STATE_STOPPED};
 use rustc_hash::FxHashMap;
 
 use super::{Kit, member::Member, plans::Python};
 use crate::{
-    aggregate::{Place, ThreadIndex},
+    aggregate::ThreadIndex,
     pipeline::{
-        absence::{Absence, Away, Stretch},
-        people,
+        absence::{Absence, Meeting},
+        people::{self, Stranger},
+        sampler::futex_of,
         stacks::{self, ChainId},
     },
-    sample::{Activity, FramesFrom, Gc, Gil, Handling, Sample, Wait},
+    sample::{FramesFrom, Gc, Gil, Handling, Wait},
     source::{Accounts, Slot},
     stack::StackId,
     target::{FdKind, TaskState, wait_of},
-    wire::Times,
     words::{
-        CodeAddr, DurationNs, Generation, MonotonicNs, Pid, PthreadId, RemoteAddr, ThreadStateAddr,
-        Tid,
+        CodeAddr, DurationNs, Generation, MonotonicNs, PthreadId, RemoteAddr, ThreadStateAddr, Tid,
     },
 };
 
@@ -41,7 +42,7 @@ struct Met {
     behind: Option<ThreadIndex>,
     generation: Generation,
     since: MonotonicNs,
-    runnable: bool,
+    how: Meeting,
     /// The round of the first look.
     round: u64,
 }
@@ -52,6 +53,16 @@ struct Sleeper {
     thread: ThreadIndex,
     absence: Absence,
     met: Option<Met>,
+}
+
+impl Sleeper {
+    fn new(thread: ThreadIndex) -> Self {
+        Self {
+            thread,
+            absence: Absence::default(),
+            met: None,
+        }
+    }
 }
 
 /// All of a process's.
@@ -123,10 +134,6 @@ impl Member {
             *kit.off.place(slot) = dealt_with;
             return None;
         }
-        if account.off_state == 0 && account.since >= due.0 {
-            // It ran at that time, and more likely than not it was us who took its CPU.
-            return None;
-        }
         self.open(kit);
         let Some((met, chain)) = self.look(kit, accounts, slot, &account, due) else {
             return Some(account);
@@ -140,7 +147,7 @@ impl Member {
 
     fn meet(&mut self, kit: &mut Kit, account: &Account, met: Met) {
         let sleeper = self.sleeper(kit, account);
-        sleeper.absence.meet(account, met.runnable);
+        sleeper.absence.meet(account, met.how);
         sleeper.met = Some(met);
     }
 
@@ -149,21 +156,21 @@ impl Member {
         if !self.off.sleepers.contains_key(&tid) {
             let tls_base = PthreadId(account.tls_base);
             let state = self.state_of(account);
-            let thread =
-                self.people
-                    .index(&self.hold, &mut kit.builder, tid, None, tls_base, state);
-            let sleeper = Sleeper {
-                thread,
-                absence: Absence::default(),
-                met: None,
-            };
-            self.off.sleepers.insert(tid, sleeper);
+            let thread = self.people.index(
+                &self.hold,
+                &mut kit.builder,
+                Stranger {
+                    tid,
+                    sp: None,
+                    tls_base,
+                    state,
+                    at: MonotonicNs(account.since),
+                },
+            );
+            self.off.sleepers.insert(tid, Sleeper::new(thread));
         }
-        self.off.sleepers.entry(tid).or_insert_with(|| Sleeper {
-            thread: ThreadIndex(u32::MAX),
-            absence: Absence::default(),
-            met: None,
-        })
+        let nobody = || Sleeper::new(ThreadIndex(u32::MAX));
+        self.off.sleepers.entry(tid).or_insert_with(nobody)
     }
 
     /// A thread's state: as the kernel found it, else from the list of all.
@@ -213,7 +220,7 @@ impl Member {
             behind: None,
             generation: Generation(account.generation),
             since: MonotonicNs(account.since),
-            runnable: could_run(account, due),
+            how: meeting(account, due),
             round: kit.off.round,
         };
         let mut chain = None;
@@ -236,7 +243,7 @@ impl Member {
                     met.gc = Gc::Collecting;
                 }
                 chain = stacks::walk_now(&mut kit.walker, memory, plan, state);
-                if let Some((futex, is_wait)) = futex_of(account)
+                if let Some((futex, is_wait)) = futex_of(syscall_of(account), account.off_args)
                     && let Some(gil) = gils.iter().find(|gil| gil.contains(futex))
                 {
                     // Who has just let it go may want it again, or be on the way to block.
@@ -281,8 +288,7 @@ impl Member {
             let kind = process.and_then(|process| process.fd_kind(tid, fd).ok());
             kind.unwrap_or(FdKind::Unknown)
         };
-        let syscall = u32::try_from(account.off_syscall).ok();
-        wait_of(syscall, account.off_args, state, is_gil, kind)
+        wait_of(syscall_of(account), account.off_args, state, is_gil, kind)
     }
 
     /// It ran on each time it was looked at.
@@ -302,170 +308,26 @@ impl Member {
             behind: None,
             generation: Generation(account.generation),
             since: MonotonicNs(account.since),
-            runnable: could_run(account, due),
+            how: meeting(account, due),
             round: kit.off.round,
         };
         self.meet(kit, account, met);
     }
+}
 
-    /// What a thread was met in is over, if it is, and counts.
-    fn settle(&mut self, kit: &mut Kit, tid: Tid, account: &Account, end: Option<MonotonicNs>) {
-        let period = kit.settings.period();
-        let Some(sleeper) = self.off.sleepers.get_mut(&tid) else {
-            return;
-        };
-        let over = sleeper.absence.settle(account, end, period);
-        self.count(kit, tid, over, end.is_some());
-    }
-
-    /// The last stretch of a thread counts; `last` says that its round is over.
-    fn count(&mut self, kit: &mut Kit, tid: Tid, over: Option<Stretch>, last: bool) {
-        let Some(sleeper) = self.off.sleepers.get_mut(&tid) else {
-            return;
-        };
-        let thread = sleeper.thread;
-        let (Some(over), Some(met)) = (over, sleeper.met.take()) else {
-            return;
-        };
-        let looks = (kit.off.round + u64::from(last)).saturating_sub(met.round);
-        let looks = u32::try_from(looks.max(1)).unwrap_or(u32::MAX);
-        self.off.counted = true;
-        kit.off.looks += u64::from(looks);
-        let Away { blocked, runnable } = over.weight;
-        let runnable_looks = match over.length {
-            Some(length) if blocked > 0 && runnable > 0 => {
-                let share = length.runnable as f64 / (length.blocked + length.runnable) as f64;
-                (f64::from(looks) * share).round() as u32
-            }
-            _ if runnable > 0 || met.runnable => looks,
-            _ => 0,
-        };
-        let end = met.since.0 + blocked;
-        let parts = [
-            (
-                Activity::Blocked(met.wait),
-                looks - runnable_looks,
-                blocked,
-                end,
-            ),
-            (Activity::Runnable, runnable_looks, runnable, end + runnable),
-        ];
-        let mut walked = met.frames_from == FramesFrom::User;
-        for (activity, looks, weight, time) in parts {
-            // The first look walked; at the others the thread had not run since.
-            let first = u32::from(walked && looks > 0);
-            walked &= looks == 0;
-            let own = weight.checked_div(looks.into()).unwrap_or(0) * u64::from(first);
-            let rest_from = match met.frames_from {
-                FramesFrom::User => FramesFrom::Cached,
-                other => other,
-            };
-            for (ticks, weight, frames_from) in [
-                (first, own, FramesFrom::User),
-                (looks - first, weight - own, rest_from),
-            ] {
-                if ticks == 0 && weight == 0 {
-                    continue;
-                }
-                let sample = Sample {
-                    time: MonotonicNs(time),
-                    pid: self.pid,
-                    tid,
-                    cpu: None,
-                    ticks,
-                    weight: DurationNs(weight),
-                    activity,
-                    gil: met.gil,
-                    gc: met.gc,
-                    handling: met.handling,
-                    generation: met.generation,
-                };
-                let place = Place {
-                    thread,
-                    stack: met.stack,
-                    frames_from,
-                    behind: met.behind,
-                };
-                kit.builder.add(place, &sample);
-            }
-        }
-    }
-
-    /// A thread is gone: all of its time off the CPU counts.
-    pub(super) fn gone_off_cpu(&mut self, kit: &mut Kit, tid: Tid, times: Times, now: MonotonicNs) {
-        let period = kit.settings.period();
-        let away = Away {
-            blocked: times.blocked.0,
-            runnable: times.runnable.0,
-        };
-        let Some(sleeper) = self.off.sleepers.get_mut(&tid) else {
-            return;
-        };
-        let over = sleeper.absence.settle_for_good(away, period);
-        self.count(kit, tid, over, false);
-        self.count_rest(kit, tid, now);
-        self.off.sleepers.remove(&tid);
-    }
-
-    /// The run is over: what still lasts of a thread counts up to now.
-    pub(super) fn end_off_cpu(&mut self, kit: &mut Kit, account: &Account, now: MonotonicNs) {
-        let tid = Tid(account.tid);
-        self.sleeper(kit, account);
-        self.settle(kit, tid, account, Some(now));
-        self.count_rest(kit, tid, now);
-    }
-
-    /// What was counted for a thread and met by no look.
-    fn count_rest(&mut self, kit: &mut Kit, tid: Tid, now: MonotonicNs) {
-        let Some(sleeper) = self.off.sleepers.get_mut(&tid) else {
-            return;
-        };
-        let thread = sleeper.thread;
-        let Away { blocked, runnable } = sleeper.absence.rest();
-        let stack = stacks::between_looks(&mut kit.builder);
-        for (activity, weight) in [
-            (Activity::Blocked(Wait::Unknown), blocked),
-            (Activity::Runnable, runnable),
-        ] {
-            if weight == 0 {
-                continue;
-            }
-            let sample = Sample {
-                time: now,
-                pid: self.pid,
-                tid,
-                cpu: None,
-                ticks: 0,
-                weight: DurationNs(weight),
-                activity,
-                gil: Gil::Unknown,
-                gc: Gc::Unknown,
-                handling: Handling::Unknown,
-                generation: Generation(0),
-            };
-            let place = Place {
-                thread,
-                stack,
-                frames_from: FramesFrom::None,
-                behind: None,
-            };
-            kit.builder.add(place, &sample);
-        }
+/// How a look that was due at that time came upon a thread.
+const fn meeting(account: &Account, due: MonotonicNs) -> Meeting {
+    if account.off_state == 0 && account.since >= due.0 {
+        // More likely than not it was us who took its CPU.
+        Meeting::Preempted
+    } else if account.off_state == 0 || (account.woken_ns != 0 && account.woken_ns <= due.0) {
+        Meeting::Runnable
+    } else {
+        Meeting::Blocked
     }
 }
 
-/// Whether a thread off the CPU could run at that time.
-const fn could_run(account: &Account, at: MonotonicNs) -> bool {
-    account.off_state == 0 || (account.woken_ns != 0 && account.woken_ns <= at.0)
-}
-
-/// The futex word that the system call is about in which a thread went off the CPU, asleep or
-/// preempted; and whether it is there to wait.
-fn futex_of(account: &Account) -> Option<(RemoteAddr, bool)> {
-    // `FUTEX_WAIT`, `FUTEX_WAIT_BITSET` and `FUTEX_LOCK_PI` of `include/uapi/linux/futex.h`; the
-    // bits above say which clock and whose futex it is.
-    const WAITING: [u64; 3] = [0, 9, 6];
-    let [word, operation] = account.off_args;
-    (account.off_syscall == syscalls::Sysno::futex as i32)
-        .then(|| (RemoteAddr(word), WAITING.contains(&(operation & 0x7f))))
+/// The system call in which a thread went off the CPU, asleep or preempted.
+fn syscall_of(account: &Account) -> Option<u32> {
+    u32::try_from(account.off_syscall).ok()
 }

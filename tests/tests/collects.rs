@@ -1,0 +1,98 @@
+//! Programs that collect garbage and measure it themselves: the collector's share of the samples.
+
+use anyhow::{Context, Result, ensure};
+use tests::profile::{Entry, Profile};
+use tests::pythons;
+use tests::rung::{self, Rung};
+use tests::watched::{Watched, watch};
+
+/// How far the collector's share may be from the truth.
+const TWO_POINTS: f64 = 0.02;
+
+const CPU: &[&str] = &["--mode", "cpu", "-r", "1999"];
+const WALL: &[&str] = &["--mode", "wall", "-r", "1999"];
+
+fn collects(entry: &Entry) -> bool {
+    entry.gc == "collecting"
+}
+
+/// The leaf says what the state says, and no other frame does.
+fn the_leaf_is_the_collector(profile: &Profile) -> Result<()> {
+    for entry in &profile.entries {
+        let is_collector = |kind: &str| kind == "gc";
+        let mut kinds = profile.stack(entry).map(|frame| frame.kind.as_str());
+        let leaf = kinds.next().is_some_and(is_collector);
+        ensure!(
+            leaf == collects(entry) && !kinds.any(is_collector),
+            "its state and its leaf differ: {entry:?}"
+        );
+    }
+    Ok(())
+}
+
+fn shares(watched: &Watched) -> Result<()> {
+    let account = watched.account("collects")?;
+    for profile in &watched.profiles {
+        the_leaf_is_the_collector(profile)?;
+        let mode = profile.ledger.mode.as_str();
+        let (all, truth) = match mode {
+            "cpu" => (account.cpu_s, account.spent("gc_cpu")?),
+            _ => (account.wall_s, account.spent("gc")?),
+        };
+        let share = profile.seconds(account.tid, collects) / profile.seconds(account.tid, |_| true);
+        let truth = truth / all;
+        ensure!(
+            (share - truth).abs() <= TWO_POINTS + watched.stolen_s / all,
+            "the collector has {share:.4} in mode {mode}, and {truth:.4} by its own clock: {account:?}"
+        );
+        for other in watched.accounts.iter().filter(|it| it.tid != account.tid) {
+            let share = profile.seconds(other.tid, collects) / other.wall_s;
+            ensure!(
+                share <= TWO_POINTS,
+                "{share:.4} of a bystander's time: {other:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn on(minor: (u8, u8)) -> Result<()> {
+    if !rung::reached(Rung::Kernel) {
+        return Ok(());
+    }
+    for python in pythons::of_minor(minor) {
+        let check = |arguments: &[&str], profilers: &[&[&str]]| {
+            let told = || format!("{arguments:?} on {}", python.label);
+            let watched = watch(python, "collects.py", arguments, profilers);
+            shares(&watched.with_context(told)?).with_context(told)
+        };
+        check(&["2", "explicit"], &[CPU, WALL])?;
+        check(&["2", "automatic"], &[CPU, WALL])?;
+        // Between a collection's end and the clock the bystander may take the GIL: no truth of
+        // all time there.
+        check(&["2", "explicit", "bystander"], &[CPU])?;
+    }
+    Ok(())
+}
+
+macro_rules! on_each {
+    ($($name:ident: $minor:expr;)+) => {
+        $(
+            #[test]
+            fn $name() -> Result<()> {
+                on((3, $minor))
+            }
+        )+
+    };
+}
+
+on_each! {
+    the_collectors_share_is_its_time_on_3_8: 8;
+    the_collectors_share_is_its_time_on_3_9: 9;
+    the_collectors_share_is_its_time_on_3_10: 10;
+    the_collectors_share_is_its_time_on_3_11: 11;
+    the_collectors_share_is_its_time_on_3_12: 12;
+    the_collectors_share_is_its_time_on_3_13: 13;
+    the_collectors_share_is_its_time_on_3_14: 14;
+    the_collectors_share_is_its_time_on_3_15: 15;
+}

@@ -1,0 +1,80 @@
+//! Threads that go on and off a CPU all the time, below calls that are known: what is walked from
+//! user space may be given up, but is never a stack that never was.
+
+use anyhow::{Context, Result, ensure};
+use tests::profile::Entry;
+use tests::profiler::Running;
+use tests::pythons::{self, Python};
+use tests::rung::{self, Rung};
+use tests::target::Target;
+
+const THREADS: &str = "20";
+
+fn is_exact(entry: &Entry) -> bool {
+    entry.frames_from != "estimated"
+}
+
+fn is_exact_off_cpu(entry: &Entry) -> bool {
+    is_exact(entry) && entry.state != "on_cpu"
+}
+
+fn no_stack_is_impossible(python: &Python) -> Result<()> {
+    let mut target = Target::start(python, "lock_ping_pong.py", &[THREADS])?;
+    let arguments = ["--mode", "wall", "-r", "199", "-d", "4s"];
+    let mut profiler = Running::in_detail(target.pid(), &arguments)?;
+    profiler.attached()?;
+    target.tell("go")?;
+    target.expect("running")?;
+    let profile = profiler.finish()?.success()?.profile()?;
+    target.tell("stop")?;
+    target.done()?;
+
+    let ledger = &profile.ledger;
+    let moved = ledger.moved as f64 / ledger.looks.max(1) as f64;
+    println!(
+        "{}: {} looks, {:.2} % moved, frames from {:?}",
+        python.label,
+        ledger.looks,
+        100.0 * moved,
+        ledger.frames_from
+    );
+    for counts in [is_exact, is_exact_off_cpu] {
+        let torn = profile.folded(counts).torn(&target.pairs());
+        ensure!(torn.impossible == 0, "impossible stacks: {torn:?}");
+        // A walk that is not proven shows in dozens among so many.
+        ensure!(torn.known > 1000, "too few to judge: {torn:?}, {ledger:?}");
+    }
+    Ok(())
+}
+
+fn on(minor: (u8, u8)) -> Result<()> {
+    if !rung::reached(Rung::Kernel) {
+        return Ok(());
+    }
+    for python in pythons::of_minor(minor) {
+        no_stack_is_impossible(python).with_context(|| format!("on {}", python.label))?;
+    }
+    Ok(())
+}
+
+macro_rules! on_each {
+    ($($name:ident: $minor:expr;)+) => {
+        $(
+            #[test]
+            fn $name() -> Result<()> {
+                on((3, $minor))
+            }
+        )+
+    };
+}
+
+on_each! {
+    no_stack_is_impossible_on_3_8: 8;
+    no_stack_is_impossible_on_3_9: 9;
+    no_stack_is_impossible_on_3_10: 10;
+    no_stack_is_impossible_on_3_11: 11;
+    no_stack_is_impossible_on_3_12: 12;
+    no_stack_is_impossible_on_3_13: 13;
+    no_stack_is_impossible_on_3_14: 14;
+    no_stack_is_impossible_on_3_15: 15;
+}
