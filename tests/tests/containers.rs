@@ -116,7 +116,11 @@ impl Inside {
         ensure!(places.len() == 2, "dump names {threads:?}");
         ensure!(look["contradictions"] == 0, "{look}");
         ensure!(ledger.contradictions == 0, "{ledger:?}");
-        ensure!(ledger.pid == pid, "it is {pid}, and the ledger has {}", ledger.pid);
+        ensure!(
+            ledger.pid == pid,
+            "it is {pid}, and the ledger has {}",
+            ledger.pid
+        );
         ensure!(
             ledger.ticks == ledger.samples + ledger.lost() && ledger.samples > 100,
             "{ledger:?}"
@@ -130,14 +134,24 @@ impl Inside {
                 .find(|(own, _)| *own == account.tid.to_string())
                 .with_context(|| told.clone())?;
             let thread = ledger.thread(*tid).with_context(|| told.clone())?;
-            ensure!(thread.name.as_deref() == Some(&account.name), "{told}: {thread:?}");
-            ensure!(thread.pthread_id == Some(account.ident), "{told}: {thread:?}");
+            ensure!(
+                thread.name.as_deref() == Some(&account.name),
+                "{told}: {thread:?}"
+            );
+            ensure!(
+                thread.pthread_id == Some(account.ident),
+                "{told}: {thread:?}"
+            );
             ensure!(thread.matched_by.len() >= 3, "{told}: {thread:?}");
             ensure!(folded.with(&account.name) > 50, "{told}: not in the stacks");
             let seen = threads.iter().find(|it| it["tid"] == *tid);
             let seen = seen.with_context(|| format!("{told}: not in {look}"))?;
             ensure!(seen["name"] == account.name.as_str(), "{told}: {seen}");
-            let has = |frame: &Value| frame["function"].as_str().is_some_and(|it| it == account.name);
+            let has = |frame: &Value| {
+                frame["function"]
+                    .as_str()
+                    .is_some_and(|it| it == account.name)
+            };
             let frames = seen["frames"].as_array().context("frames")?;
             ensure!(frames.iter().any(has), "{told}: {seen}");
         }
@@ -162,18 +176,14 @@ impl Inside {
 /// A folder that the profiler has in its own root and this test in the machine's.
 struct Files {
     folder: tempfile::TempDir,
-    root: PathBuf,
 }
 
 impl Files {
     fn new(inside: &Inside) -> Result<Self> {
-        let root = inside.python.root().to_owned();
-        Ok(Self {
-            folder: tempfile::Builder::new()
-                .prefix("profiler-files-")
-                .tempdir_in(root.join("tmp"))?,
-            root,
-        })
+        let folder = tempfile::Builder::new()
+            .prefix("profiler-files-")
+            .tempdir_in(inside.python.root().join("tmp"))?;
+        Ok(Self { folder })
     }
 
     fn outside(&self, name: &str) -> PathBuf {
@@ -252,14 +262,13 @@ fn inside_the_containers_own_namespaces_and_root_it_profiles_its_neighbour() -> 
             let copy = folder.path().join("profiler");
             std::fs::copy(&profiler, &copy)?;
             let copied = below(&root, &copy)?;
-            let sys = root.join("sys");
-            std::fs::create_dir_all(&sys)?;
+            std::fs::create_dir_all(root.join("sys"))?;
             let outer = inside.outer.to_string();
             let root = root.to_string_lossy().into_owned();
             inside
                 .check_in_root(levels, |arguments| {
                     // The kernel's own types, as a container runtime gives them.
-                    let line = "mountpoint -q \"$0/sys\" || mount --bind /sys \"$0/sys\"; exec chroot \"$0\" \"$@\"";
+                    let line = "mountpoint -q \"$0/sys\" || mount --rbind /sys \"$0/sys\"; exec chroot \"$0\" \"$@\"";
                     let enter = [
                         "nsenter", "--pid", "--mount", "--net", "--target", &outer, "--", "sh", "-c",
                     ];

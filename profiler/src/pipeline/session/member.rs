@@ -404,11 +404,7 @@ impl Member {
     }
 
     /// Threads that the scheduler switched and no tick ever found have a line in the ledger too.
-    pub(super) fn meet_the_unsampled(
-        &mut self,
-        kit: &mut Kit,
-        accounts: &[Account],
-    ) {
+    pub(super) fn meet_the_unsampled(&mut self, kit: &mut Kit, accounts: &[Account]) {
         let own = accounts.iter().filter(|it| it.tgid == self.pid.0);
         let unknown = own.filter(|it| !self.people.knows(Tid(it.tid)));
         let unknown: Vec<_> = unknown.collect();

@@ -323,7 +323,10 @@ fn a_child_has_its_parents_codes_where_its_memory_does_not_say_otherwise() {
     let mut other = parent.heir(DEFAULT_CAPACITY);
     let (g, _) = other.look_up(&scene.fake, addr, instr).expect("g");
     assert_eq!(&*g.name, "g");
-    let (heir, _) = other.heir(DEFAULT_CAPACITY).look_up(&Over, addr, instr).expect("g");
+    let (heir, _) = other
+        .heir(DEFAULT_CAPACITY)
+        .look_up(&Over, addr, instr)
+        .expect("g");
     assert_eq!(heir, g);
 }
 

@@ -18,7 +18,13 @@ use crate::{
 
 impl Member {
     /// What a thread was met in is over, if it is, and counts.
-    pub(super) fn settle(&mut self, kit: &mut Kit, tid: Tid, account: &Account, end: Option<MonotonicNs>) {
+    pub(super) fn settle(
+        &mut self,
+        kit: &mut Kit,
+        tid: Tid,
+        account: &Account,
+        end: Option<MonotonicNs>,
+    ) {
         let period = kit.settings.period();
         let Some(sleeper) = self.off.sleepers.get_mut(&tid) else {
             return;
