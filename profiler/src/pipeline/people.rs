@@ -2,6 +2,8 @@
 //!
 //! Only threads that were sampled cost anything here: ten thousand sleepers are never looked at.
 
+mod exec;
+
 use rustc_hash::FxHashMap;
 
 use crate::{
@@ -303,61 +305,6 @@ impl People {
         self.living.remove(&tid);
         self.facts.retain(|facts| facts.tid != tid);
         self.registry.forget(tid);
-    }
-
-    /// Whether the end of a thread with this id is that of who had it before an exec: a thread
-    /// begins to end before it has.
-    pub(super) fn is_of_former(&self, tid: Tid) -> bool {
-        let place = self.living.get(&tid).filter(|place| place.took_over);
-        let person = place.and_then(|place| self.everyone.get(place.own));
-        person.is_some_and(|person| person.ended.is_none())
-    }
-
-    /// After an exec the one thread bears the new program's name, until it is known as Python's.
-    pub(super) fn rename_all(&self, builder: &mut ProfileBuilder, name: &str) {
-        for place in self.living.values() {
-            builder.rename(place.index, name, place.python);
-        }
-    }
-
-    /// The program was replaced: nobody is who they were, but the thread that did it lives on.
-    pub(super) fn forget_python(&mut self) {
-        self.facts.clear();
-        self.states.clear();
-        self.states_of.clear();
-        self.registry = Registry::new();
-        self.start_stack = None;
-        for place in self.living.values_mut() {
-            place.python = false;
-        }
-    }
-
-    /// In an exec, the thread that did it has become its process's first: the same thread, another
-    /// id. Who was the first before has ended.
-    pub(super) fn take_over(&mut self, builder: &mut ProfileBuilder, old: Tid, first: Tid) {
-        if old == first {
-            return;
-        }
-        self.births.remove(&first);
-        if let Some(born) = self.births.remove(&old) {
-            self.births.insert(first, born);
-        }
-        self.living.remove(&first);
-        self.strangers.retain(|stranger| stranger.tid != first);
-        let Some(mut place) = self.living.remove(&old) else {
-            return;
-        };
-        place.took_over = true;
-        builder.renumber(place.index, first);
-        if let Some(person) = self.everyone.get_mut(place.own) {
-            person.tid = first;
-        }
-        for stranger in &mut self.strangers {
-            if stranger.tid == old {
-                stranger.tid = first;
-            }
-        }
-        self.living.insert(first, place);
     }
 
     /// Whether somebody waits to be identified.
