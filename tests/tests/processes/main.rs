@@ -3,6 +3,8 @@
 //! Every process that works says itself what CPU time it took, and each kind of work has a name of
 //! its own, so that nobody's samples can pass for another's.
 
+mod modes;
+
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -117,7 +119,7 @@ fn check_family(
 
 fn watch(python: &Python, way: &str, arguments: &[&str]) -> Result<(Finished, Vec<Worker>, f64)> {
     let mut target = Target::start(python, "family.py", &[way])?;
-    let mut profiler = Running::on(target.pid(), arguments)?;
+    let mut profiler = Running::in_detail(target.pid(), arguments)?;
     profiler.attached()?;
     let stolen = stolen_s();
     target.tell("go")?;
@@ -392,35 +394,6 @@ fn several_processes_are_profiled_until_the_last_has_ended() -> Result<()> {
         ensure!(
             part["ledger"]["ticks"] == part["ledger"]["samples"],
             "{text}"
-        );
-    }
-    Ok(())
-}
-
-#[test]
-fn in_wall_mode_every_process_lives_its_whole_life() -> Result<()> {
-    let Some(python) = any() else {
-        return Ok(());
-    };
-    let (finished, family, _) = watch(python, "prefork", &["--subprocesses", "-m", "wall"])?;
-    let ledger = finished.ledger()?;
-    balance(&ledger)?;
-    for row in rows(&ledger, &family)? {
-        let threads = ledger.threads.iter().filter(|it| it.pid == row.pid);
-        let (mut lived, mut sampled, mut counted) = (0, 0, 0);
-        for thread in threads {
-            lived += thread.wall_ns.context("no life")?;
-            sampled += thread.sampled_ns + thread.sampled_runnable_ns + thread.sampled_blocked_ns;
-            let off = thread
-                .runnable_ns
-                .zip(thread.blocked_ns)
-                .context("no account")?;
-            counted += thread.scheduler_ns.context("no account")? + off.0 + off.1;
-        }
-        let close = |ns: u64| ns.abs_diff(lived) as f64 <= SHARE * lived as f64 + 20e6;
-        ensure!(
-            close(counted) && close(sampled),
-            "{lived} {sampled} {counted}: {row:?}"
         );
     }
     Ok(())
