@@ -42,6 +42,8 @@ pub struct KernelOffsets {
     pub upid_ns: u32,
     /// `pid_namespace.ns.inum`: the inode that `/proc/PID/ns/pid` shows.
     pub namespace_inum: u32,
+    /// `task_struct.flags`: whether the thread has begun to end, among others.
+    pub task_flags: u32,
     /// `pt_regs.sp`.
     pub regs_sp: u32,
     /// `pt_regs.ip`.
@@ -61,7 +63,7 @@ pub struct KernelOffsets {
     pub stack_regs: u32,
 }
 
-const _: () = assert!(size_of::<KernelOffsets>() == 100);
+const _: () = assert!(size_of::<KernelOffsets>() == 104);
 
 #[cfg(feature = "user")]
 crate::pod!(KernelOffsets);

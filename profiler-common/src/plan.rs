@@ -82,20 +82,25 @@ pub struct FlagPlan {
     pub gil_wanted: u32,
     /// In the interpreter: the collector's `collecting`; [`NO_FIELD`] when it is elsewhere.
     pub gc_in_interp: u32,
-    /// In an entry of the exceptions being handled: the pointer to the one before.
-    pub exc_previous: u32,
+    /// In the interpreter: the thread state that has stopped all others, which alone is known to
+    /// collect then (free-threaded builds); [`NO_FIELD`] where the GIL tells who collects.
+    pub world_stopper: u32,
     /// Address of `collecting` where it lies in the runtime (3.8), else 0.
     pub gc_addr: u64,
-    /// In the thread state: the pointer to the newest of these entries; [`NO_FIELD`] when that
-    /// cannot be told.
+    /// In the thread state: the pointer to the newest entry of the exceptions being handled;
+    /// [`NO_FIELD`] when that cannot be told.
     pub exc_info: u32,
     /// In an entry: the exception.
     pub exc_value: u32,
+    /// In an entry: the pointer to the one before.
+    pub exc_previous: u32,
+    /// Padding, zero.
+    pub _pad: u32,
     /// Address of `None`, which stands for no exception where it is not 0.
     pub none_addr: u64,
 }
 
-const _: () = assert!(size_of::<FlagPlan>() == 48);
+const _: () = assert!(size_of::<FlagPlan>() == 56);
 
 /// Read no frames in the kernel: user space walks.
 pub const PLAN_NO_WALK: u32 = 1 << 0;
@@ -129,7 +134,7 @@ pub struct Plan {
     pub flag: FlagPlan,
 }
 
-const _: () = assert!(size_of::<Plan>() == 176);
+const _: () = assert!(size_of::<Plan>() == 184);
 
 /// Key of the map `STATES`: whose TLS base it is.
 #[repr(C)]

@@ -110,9 +110,9 @@ pub fn at(slot: u32, tid: u32) -> Option<Place> {
     }
 }
 
-/// Open an account. When somebody else did meanwhile, theirs counts.
+/// Open an account, and give its number. When somebody else did meanwhile, theirs counts.
 #[inline(always)]
-pub fn open(task: Task, opening: Opening, fill: impl FnOnce(Place)) -> Option<Place> {
+pub fn open(task: Task, opening: Opening, fill: impl FnOnce(Place)) -> Option<u32> {
     let Opening {
         tgid,
         tid,
@@ -137,6 +137,8 @@ pub fn open(task: Task, opening: Opening, fill: impl FnOnce(Place)) -> Option<Pl
     set!(place, tls_base, 0);
     set!(place, off_state, off_state.unwrap_or(0));
     set!(place, off_syscall, -1);
+    set!(place, off_args, [0; 2]);
+    set!(place, off_ip, 0);
     set!(place, marked, 0);
     fill(place);
     if off_state.is_some() {
@@ -145,10 +147,10 @@ pub fn open(task: Task, opening: Opening, fill: impl FnOnce(Place)) -> Option<Pl
     // Only now can others find it; until it has a thread's id, user space passes it over.
     if SLOTS.insert(&task.address(), &slot, NO_EXIST).is_err() {
         give_back(slot, place);
-        return find(task);
+        return self::slot(task);
     }
     set!(place, tid, tid);
-    Some(place)
+    Some(slot)
 }
 
 /// The thread is gone.

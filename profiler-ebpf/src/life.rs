@@ -166,8 +166,8 @@ pub fn exit(ctx: &BtfTracePointContext) {
 }
 
 /// A thread has left its CPU for the last time. Its ids may be somebody else's by now, so those of
-/// its account count.
-#[inline(always)]
+/// its account count. Apart from the switch, which has it thrice and seldom needs it.
+#[inline(never)]
 pub fn gone(task: Task, now: u64) {
     let place = accounts::find(task);
     let (tgid, tid) = match place {
@@ -194,15 +194,12 @@ pub fn gone(task: Task, now: u64) {
         record.flags = LIFE_LAST;
         let _ = PLANS.remove(&tgid);
     }
-    if let Some(place) = place {
-        let tls_base = get!(place, tls_base);
-        // It is there only for some; the others cost a lookup as they end.
-        let _ = STATES.remove(&StateKey {
-            tgid,
-            _pad: 0,
-            tls_base,
-        });
-    }
+    // It is there only for some; the others cost a lookup as they end.
+    let _ = STATES.remove(&StateKey {
+        tgid,
+        _pad: 0,
+        tls_base: task.last_tls_base(),
+    });
     maps::send_life(&record);
     accounts::close(task);
 }

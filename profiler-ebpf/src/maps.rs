@@ -35,6 +35,7 @@ pub static OFFSETS: Global<KernelOffsets> = Global::new(KernelOffsets {
     upid_nr: NO_FIELD,
     upid_ns: NO_FIELD,
     namespace_inum: NO_FIELD,
+    task_flags: NO_FIELD,
     regs_sp: NO_FIELD,
     regs_ip: NO_FIELD,
     regs_orig_ax: NO_FIELD,
@@ -105,22 +106,14 @@ pub static BEATS: PerCpuArray<Beat> = PerCpuArray::with_max_entries(1, 0);
 pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(2, 0);
 
 /// When this CPU ticked first, how many periods that was ago at its last tick, when it switched
-/// last, and to whom.
+/// last, and to which thread of a target and its account: the same that its next switch takes off.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Beat {
     pub first_ns: u64,
     pub last: u64,
     pub switched_ns: u64,
-    pub put: Put,
-}
-
-/// The thread of a target that a switch put on its CPU, the same that the next one takes off, and
-/// its account.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct Put {
-    /// The address of its task; 0 when it was nobody of a target.
+    /// The address of the thread's task; 0 when it was nobody of a target.
     pub task: u64,
     /// The id that its account goes by.
     pub tid: u32,

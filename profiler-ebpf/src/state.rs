@@ -24,6 +24,9 @@ pub struct Found {
 /// Find the state of the thread with this TLS base; `block` holds it afterwards.
 #[inline(always)]
 pub fn find(plan: &Plan, tgid: u32, tls_base: u64, block: &mut Block) -> Option<Found> {
+    if tls_base == 0 {
+        return None;
+    }
     if let Some(addr) = from_tls(plan, tls_base)
         && is_of(plan, addr, tls_base, block)
     {
@@ -136,20 +139,27 @@ pub fn flags(plan: &Plan, addr: u64, block: &Block) -> u32 {
     if plan.flag.gil_wanted != NO_FIELD && block.u32(plan.flag.gil_wanted) != 0 {
         flags |= FLAG_GIL_WANTED;
     }
+    let interp = block.u64(plan.state.interp);
     let collecting = if plan.flag.gc_addr != 0 {
         plan.flag.gc_addr
     } else if plan.flag.gc_in_interp != NO_FIELD {
-        block
-            .u64(plan.state.interp)
-            .wrapping_add(u64::from(plan.flag.gc_in_interp))
+        interp.wrapping_add(u64::from(plan.flag.gc_in_interp))
     } else {
         return flags;
     };
-    if let Some(word) = CurrentMemory.word(collecting) {
-        flags |= FLAG_GC_KNOWN;
-        if word as u32 != 0 {
-            flags |= FLAG_GC_RUNNING;
-        }
+    let Some(word) = CurrentMemory.word(collecting) else {
+        return flags;
+    };
+    if word as u32 == 0 {
+        return flags | FLAG_GC_KNOWN;
+    }
+    // Without a GIL others run beside the collector, but for while it has stopped them: then it
+    // is the one that did, and else it cannot be told.
+    let stopper = plan.flag.world_stopper;
+    let here = stopper == NO_FIELD
+        || CurrentMemory.word(interp.wrapping_add(u64::from(stopper))) == Some(addr);
+    if here {
+        flags |= FLAG_GC_KNOWN | FLAG_GC_RUNNING;
     }
     flags
 }

@@ -11,7 +11,7 @@ use profiler_common::{
 use crate::{
     accounts::{self, Opening, Place, get, set},
     life,
-    maps::{self, BEATS, OFFSETS, PLANS, Put, SCRATCH, SETTINGS},
+    maps::{self, BEATS, OFFSETS, PLANS, SCRATCH, SETTINGS},
     state as thread_state,
     task::Task,
 };
@@ -25,56 +25,76 @@ pub fn switch(ctx: &BtfTracePointContext) {
     // SAFETY: a helper without arguments.
     let now = unsafe { helpers::bpf_ktime_get_ns() };
     let prev = Task::from_argument(ctx.arg(1));
-    let state = state(ctx, prev);
     // Whose process was looked up last, and whether that is a target.
-    let mut tgid = 0;
-    let mut is_target = false;
-    if state & STATE_DEAD != 0 {
-        life::gone(prev, now);
-    } else if let Some(place) = put_here(prev) {
-        tgid = get!(place, tgid);
-        is_target = true;
-        off(place, prev, tgid, state, now);
+    let (tgid, mut is_target) = if let Some(place) = put_here(prev) {
+        let tgid = get!(place, tgid);
+        off(place, prev, tgid, state(ctx, prev), now);
+        (tgid, true)
     } else {
-        tgid = prev.tgid();
-        // The idle task, the most frequent of all, is nobody's.
-        // SAFETY: see `tick::tick`.
-        if tgid != 0
-            && let Some(plan) = unsafe { PLANS.get(&tgid) }
-        {
-            is_target = true;
-            if let Some(place) = running(plan, prev, tgid, prev.tid()) {
-                off(place, prev, tgid, state, now);
-            }
-        }
-    }
+        let tgid = prev.tgid();
+        (tgid, takes_off(ctx, prev, tgid, now))
+    };
     let next = Task::from_argument(ctx.arg(2));
     let next_tgid = next.tgid();
     if next_tgid != tgid {
-        // SAFETY: as above.
+        // The idle task, the most frequent of all, is nobody's.
+        // SAFETY: see `tick::tick`.
         is_target = next_tgid != 0 && unsafe { PLANS.get(&next_tgid) }.is_some();
     }
-    let mut put = Put::default();
-    if is_target {
-        put = on(next, next_tgid, now);
-    }
+    let put = if is_target {
+        on(next, next_tgid, now)
+    } else {
+        None
+    };
     if let Some(beat) = BEATS.get_ptr_mut(0) {
         // SAFETY: the CPU's own value.
         let beat = unsafe { &mut *beat };
         beat.switched_ns = now;
-        beat.put = put;
+        match put {
+            Some((slot, tid)) => {
+                beat.task = next.address();
+                beat.tid = tid;
+                beat.slot = slot;
+            }
+            None => beat.task = 0,
+        }
     }
+}
+
+/// A thread goes off of which it is not known whose it is; whether it is a target's.
+#[inline(always)]
+fn takes_off(ctx: &BtfTracePointContext, prev: Task, tgid: u32, now: u64) -> bool {
+    if tgid == 0 {
+        // Idle, as a rule. Or a thread of another namespace; or one that has ended and been
+        // released, and then it is its account that knows whose it was.
+        if SETTINGS.load().pid_namespace != 0 && state(ctx, prev) & STATE_DEAD != 0 {
+            life::gone(prev, now);
+        }
+        return false;
+    }
+    // SAFETY: see `tick::tick`.
+    let Some(plan) = (unsafe { PLANS.get(&tgid) }) else {
+        return false;
+    };
+    let state = state(ctx, prev);
+    if state & STATE_DEAD != 0 {
+        // It may be one that was never seen to run.
+        life::gone(prev, now);
+    } else if let Some(place) = running(plan, prev, tgid, prev.tid()) {
+        off(place, prev, tgid, state, now);
+    }
+    true
 }
 
 /// The account of this thread, if the last switch that was seen here put it on this CPU.
 #[inline(always)]
 fn put_here(task: Task) -> Option<Place> {
     // SAFETY: the CPU's own value.
-    let put = BEATS.get_ptr(0).map(|beat| unsafe { (*beat).put })?;
-    if put.task != task.address() {
+    let beat = BEATS.get_ptr(0).map(|beat| unsafe { &*beat })?;
+    if beat.task != task.address() {
         return None;
     }
-    let place = accounts::at(put.slot, put.tid)?;
+    let place = accounts::at(beat.slot, beat.tid)?;
     if place.is_on_cpu() { Some(place) } else { None }
 }
 
@@ -122,7 +142,7 @@ fn running(plan: &Plan, task: Task, tgid: u32, tid: u32) -> Option<Place> {
         since: later(last_switch(), plan.since_ns),
         off_state: None,
     };
-    accounts::open(task, opening, |_| ())
+    accounts::of_slot(accounts::open(task, opening, |_| ())?)
 }
 
 #[inline(always)]
@@ -221,6 +241,10 @@ pub fn on_cpu_until(place: Place, now: u64) -> u64 {
 
 #[inline(always)]
 fn off(place: Place, task: Task, tgid: u32, state: u32, now: u64) {
+    if state & STATE_DEAD != 0 {
+        life::gone(task, now);
+        return;
+    }
     if let Some(counters) = maps::counters() {
         counters.switches += 1;
     }
@@ -230,9 +254,13 @@ fn off(place: Place, task: Task, tgid: u32, state: u32, now: u64) {
     set!(place, off_state, state);
     let tls_base = task.tls_base();
     set!(place, tls_base, tls_base);
+    if tls_base == 0 {
+        // It ends, or has not begun: what thread state it had is another's soon.
+        set!(place, thread_state, 0);
+    }
     if SETTINGS.load().flags & LOOK_OFF_CPU != 0 {
         waits(place, task);
-        if get!(place, thread_state) == 0 {
+        if tls_base != 0 && get!(place, thread_state) == 0 {
             find_state(place, tgid, tls_base);
         }
     }
@@ -269,9 +297,9 @@ pub fn waits(place: Place, task: Task) {
     set!(place, off_ip, user.get(offsets.regs_ip));
 }
 
-/// Whom this leaves on the CPU: nobody that is known when the account is only now opened.
+/// The number of the thread's account, and the id that it goes by.
 #[inline(always)]
-fn on(task: Task, tgid: u32, now: u64) -> Put {
+fn on(task: Task, tgid: u32, now: u64) -> Option<(u32, u32)> {
     let tid = task.tid();
     let Some(slot) = accounts::slot_of(task, tgid, tid) else {
         let opening = Opening {
@@ -280,19 +308,12 @@ fn on(task: Task, tgid: u32, now: u64) -> Put {
             since: now,
             off_state: None,
         };
-        accounts::open(task, opening, |_| ());
-        return Put::default();
+        return Some((accounts::open(task, opening, |_| ())?, tid));
     };
-    let Some(place) = accounts::of_slot(slot) else {
-        return Put::default();
-    };
+    let place = accounts::of_slot(slot)?;
     // Else it went off unseen.
     if !place.is_on_cpu() {
         resume(place, now);
     }
-    Put {
-        task: task.address(),
-        tid: get!(place, tid),
-        slot,
-    }
+    Some((slot, get!(place, tid)))
 }

@@ -149,9 +149,33 @@ impl Task {
         self.field::<u32>(OFFSETS.load().task_on_cpu) != 0
     }
 
-    /// `thread.fsbase`: the TLS base on x86-64, kept in the task since `arch_prctl` set it.
+    /// Whether the thread has begun to end (`PF_EXITING` of `include/linux/sched.h`).
+    #[inline(always)]
+    fn is_ending(self) -> bool {
+        const PF_EXITING: u32 = 0x4;
+        let offset = OFFSETS.load().task_flags;
+        let flags = if finds_registers_itself() {
+            Self::probed(self.0.cast(), offset) as u32
+        } else {
+            self.field(offset)
+        };
+        flags & PF_EXITING != 0
+    }
+
+    /// The TLS base; 0 once the thread has begun to end: from then on another thread may get the same
+    /// memory for its stack, and with it the same base.
     #[inline(always)]
     pub fn tls_base(self) -> u64 {
+        if self.is_ending() {
+            0
+        } else {
+            self.last_tls_base()
+        }
+    }
+
+    /// `thread.fsbase`: the TLS base on x86-64, kept in the task since `arch_prctl` set it.
+    #[inline(always)]
+    pub fn last_tls_base(self) -> u64 {
         let offset = OFFSETS.load().task_fsbase;
         if finds_registers_itself() {
             // The current task of such a kernel is a number to the verifier.

@@ -32,6 +32,8 @@ pub enum Gil {
     Waits,
     /// Neither: native code or a system call that has let it go.
     Neither,
+    /// There is none: a free-threaded build that runs without it.
+    NoGil,
     /// Could not be told.
     Unknown,
 }
@@ -138,6 +140,6 @@ macro_rules! keys {
     };
 }
 keys!(Handling { Exception => "exception", Nothing => "nothing", Unknown => "unknown" });
-keys!(Gil { Holds => "holds", Waits => "waits", Neither => "neither", Unknown => "unknown" });
+keys!(Gil { Holds => "holds", Waits => "waits", Neither => "neither", NoGil => "no_gil", Unknown => "unknown" });
 keys!(Gc { Collecting => "collecting", Idle => "idle", Unknown => "unknown" });
 keys!(FramesFrom { Kernel => "kernel", User => "user", Cached => "cached", Estimated => "estimated", None => "none" });

@@ -18,3 +18,5 @@ pub mod watched;
 
 mod cargo;
 mod lines;
+
+pub use lines::PATIENCE_VARIABLE;

@@ -1,16 +1,26 @@
 //! Lines of a child's stream, each waited for with a bound, so that a hang is a failure.
 
 use std::io::{BufRead, BufReader, Read};
+use std::sync::LazyLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+/// The variable that makes all waits so many times as long: for machines that are emulated.
+pub const PATIENCE_VARIABLE: &str = "PROFILER_TEST_PATIENCE";
+
 /// How long an awaited line may take to come: far longer than any target's step.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) static PATIENCE: LazyLock<Duration> = LazyLock::new(|| patience(60));
 
 /// How long a program may run on without a line, to its end: a bench's longest run, and more.
-const TO_THE_END: Duration = Duration::from_secs(280);
+static TO_THE_END: LazyLock<Duration> = LazyLock::new(|| patience(280));
+
+fn patience(seconds: u64) -> Duration {
+    let times = std::env::var(PATIENCE_VARIABLE).ok();
+    let times = times.and_then(|times| times.parse().ok()).unwrap_or(1);
+    Duration::from_secs(seconds.saturating_mul(times))
+}
 
 /// The lines of one stream, read by a thread of its own.
 #[derive(Debug)]
@@ -60,7 +70,7 @@ impl Lines {
 
     /// Everything that came, to the end of the stream.
     pub(crate) fn rest(mut self) -> Result<String> {
-        while self.next(TO_THE_END)?.is_some() {}
+        while self.next(*TO_THE_END)?.is_some() {}
         let mut text = self.seen.join("\n");
         if !text.is_empty() {
             text.push('\n');

@@ -54,7 +54,7 @@ pub struct Entry {
     pub state: String,
     /// What it is blocked in.
     pub reason: Option<String>,
-    /// `holds`, `waits`, `neither` or `unknown`.
+    /// `holds`, `waits`, `neither`, `no_gil` or `unknown`.
     pub gil: String,
     /// `collecting`, `idle` or `unknown`.
     pub gc: String,

@@ -178,7 +178,7 @@ impl Running {
     /// When it ends before.
     pub fn says(&mut self, is_it: impl Fn(&str) -> bool) -> Result<Duration> {
         let stderr = self.stderr.as_mut().context("stderr was taken")?;
-        while let Some((time, line)) = stderr.next(PATIENCE)? {
+        while let Some((time, line)) = stderr.next(*PATIENCE)? {
             if is_it(&line) {
                 return Ok(time.saturating_duration_since(self.started));
             }

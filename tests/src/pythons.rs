@@ -13,8 +13,12 @@ use crate::rung::leave_out;
 /// The variable that replaces the discovery: commands separated by `:`, words by blanks.
 pub const PYTHONS_VARIABLE: &str = "PROFILER_TEST_PYTHONS";
 
-/// The variable that lists the minor versions that must be there, such as `3.8,3.12`.
+/// The variable that lists the minor versions that must be there, such as `3.8,3.12,3.13t`.
 pub const REQUIRE_VARIABLE: &str = "PROFILER_TEST_REQUIRE";
+
+/// What an interpreter is asked.
+const ASK: &str = "import sys; \
+     print(*sys.version_info[:3], sys.version.split()[0], 't' in sys.abiflags)";
 
 /// The oldest version that the profiler knows.
 const OLDEST: (u8, u8) = (3, 8);
@@ -26,7 +30,12 @@ pub struct Python {
     pub command: Vec<String>,
     /// Major, minor, micro.
     pub version: (u8, u8, u8),
-    /// The version as text, as it names a case.
+    /// A build without the GIL.
+    pub free_threaded: bool,
+    /// The version as text, as the interpreter writes it.
+    pub release: String,
+    /// The release and, as in the names of such interpreters, a `t` for a build without the GIL:
+    /// it names a case.
     pub label: String,
     /// Its root folder when that is not the machine's own.
     pub root: Option<PathBuf>,
@@ -39,10 +48,25 @@ impl Python {
         (self.version.0, self.version.1)
     }
 
+    /// Major and minor as text, `3.13t` for a build without the GIL.
+    #[must_use]
+    pub fn series(&self) -> String {
+        let suffix = if self.free_threaded { "t" } else { "" };
+        format!("{}.{}{suffix}", self.version.0, self.version.1)
+    }
+
     /// The folder that it sees as `/`.
     #[must_use]
     pub fn root(&self) -> &Path {
         self.root.as_deref().unwrap_or(Path::new("/"))
+    }
+
+    /// The same interpreter with more words before the script's path.
+    #[must_use]
+    pub fn with(&self, words: &[&str]) -> Self {
+        let mut python = self.clone();
+        python.command.extend(words.iter().map(ToString::to_string));
+        python
     }
 
     /// The interpreter that a command starts, by its own word; none when it does not run.
@@ -50,27 +74,35 @@ impl Python {
         let (program, rest) = command.split_first()?;
         let output = Command::new(program)
             .args(rest)
-            .args(["-I", "-c", "import sys; print(*sys.version_info[:3])"])
+            .args(["-I", "-c", ASK])
             .env("LC_ALL", "C")
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .output()
             .ok()?;
         let text = String::from_utf8(output.stdout).ok()?;
-        let mut numbers = text.split_whitespace().map(str::parse::<u8>);
-        let mut next = || numbers.next().and_then(Result::ok);
+        let mut words = text.split_whitespace();
+        let mut next = || words.next()?.parse().ok();
         let version = (next()?, next()?, next()?);
-        let label = format!("{}.{}.{}", version.0, version.1, version.2);
+        // A build from a working copy says so with a `+`.
+        let release = words.next()?.trim_end_matches('+').to_owned();
+        let free_threaded = words.next()? == "True";
+        let label = format!("{release}{}", if free_threaded { "t" } else { "" });
         Some(Self {
             command,
             version,
+            free_threaded,
+            release,
             label,
             root,
         })
     }
 }
 
-/// Every interpreter of this machine from 3.8 on, oldest first, one a version.
+/// Switches the GIL of a free-threaded build on; to be told to [`Python::with`].
+pub const WITH_GIL: [&str; 2] = ["-X", "gil=1"];
+
+/// Every interpreter of this machine from 3.8 on, oldest first, one a version and build.
 #[must_use]
 pub fn all() -> &'static [Python] {
     static FOUND: OnceLock<Vec<Python>> = OnceLock::new();
@@ -80,8 +112,8 @@ pub fn all() -> &'static [Python] {
             .filter_map(|(command, root)| Python::ask(command, root))
             .filter(|python| python.minor() >= OLDEST)
             .collect();
-        found.sort_by_key(|python| python.version);
-        found.dedup_by_key(|python| python.version);
+        found.sort_by_key(|python| (python.version, python.free_threaded));
+        found.dedup_by_key(|python| (python.version, python.free_threaded));
         found
     })
 }
@@ -106,6 +138,19 @@ pub fn required() -> &'static [Python] {
     all()
 }
 
+/// The builds without the GIL; where there is none, that is said and counted.
+#[must_use]
+pub fn free_threaded() -> Vec<&'static Python> {
+    let found: Vec<_> = required()
+        .iter()
+        .filter(|python| python.free_threaded)
+        .collect();
+    if found.is_empty() {
+        leave_out("there is no free-threaded Python: run `cargo xtask setup`");
+    }
+    found
+}
+
 /// The interpreters of that minor version; where there is none, that is said and counted.
 #[must_use]
 pub fn of_minor(minor: (u8, u8)) -> Vec<&'static Python> {
@@ -119,21 +164,19 @@ pub fn of_minor(minor: (u8, u8)) -> Vec<&'static Python> {
     found
 }
 
-/// One interpreter for tests whose subject is not the version: 3.12, or the newest.
+/// One interpreter for tests whose subject is not the version: 3.12, or the newest with a GIL.
 #[must_use]
 pub fn any() -> Option<&'static Python> {
     let found = required();
     found
         .iter()
         .rfind(|python| python.minor() == (3, 12))
+        .or(found.iter().rfind(|python| !python.free_threaded))
         .or(found.last())
 }
 
 fn missing(wanted: &str, found: &[Python]) -> Vec<String> {
-    let here: BTreeSet<String> = found
-        .iter()
-        .map(|python| format!("{}.{}", python.version.0, python.version.1))
-        .collect();
+    let here: BTreeSet<String> = found.iter().map(Python::series).collect();
     wanted
         .split([',', ' '])
         .filter(|minor| !minor.is_empty() && !here.contains(*minor))
@@ -161,6 +204,10 @@ fn candidates() -> Vec<Candidate> {
         found.extend(interpreters(&folder.join("bin")).map(|path| (vec![path], None)));
     }
     found.extend(interpreters(Path::new("/usr/bin")).map(|path| (vec![path], None)));
+    if let Some(cache) = cache() {
+        let folder = cache.join("free-threaded/bin");
+        found.extend(interpreters(&folder).map(|path| (vec![path], None)));
+    }
     if let Some(root) = sid() {
         let names: Vec<String> = interpreters(&root.join("usr/bin")).collect();
         for path in names {
@@ -174,12 +221,13 @@ fn candidates() -> Vec<Candidate> {
     found
 }
 
-/// `python3.N` of a folder: not `python3`, which is a link to one, nor `python3.N-config`.
+/// `python3.N` and `python3.Nt` of a folder: not `python3`, which is a link to one, nor `python3.N-config`.
 fn interpreters(folder: &Path) -> impl Iterator<Item = String> + use<> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
         let minor = name.strip_prefix("python3.")?;
+        let minor = minor.strip_suffix('t').unwrap_or(minor);
         minor.parse::<u8>().ok()?;
         entry.path().into_os_string().into_string().ok()
     })
@@ -225,16 +273,19 @@ mod tests {
 
     #[test]
     fn a_required_minor_is_missing_only_when_no_interpreter_has_it() {
-        let python = |minor| Python {
+        let python = |minor, free_threaded| Python {
             command: vec!["python".into()],
             version: (3, minor, 1),
+            free_threaded,
+            release: format!("3.{minor}.1"),
             label: format!("3.{minor}.1"),
             root: None,
         };
-        let found = [python(8), python(12)];
+        let found = [python(8, false), python(12, false), python(13, true)];
         let check = |wanted: &str, expected: &[&str]| assert_eq!(missing(wanted, &found), expected);
         check("", &[]);
-        check("3.8,3.12", &[]);
+        check("3.8,3.12,3.13t", &[]);
+        check("3.8t 3.13", &["3.8t", "3.13"]);
         check("3.8, 3.1,3.15", &["3.1", "3.15"]);
     }
 }

@@ -30,11 +30,19 @@ const SCRIPTS: &[(&str, &str)] = &[
     ),
     ("c_call.py", include_str!("../targets/c_call.py")),
     ("children.py", include_str!("../targets/children.py")),
+    (
+        "collect_beside.py",
+        include_str!("../targets/collect_beside.py"),
+    ),
     ("count_work.py", include_str!("../targets/count_work.py")),
     ("crowd.py", include_str!("../targets/crowd.py")),
     (
         "deny_vm_readv.py",
         include_str!("../targets/deny_vm_readv.py"),
+    ),
+    (
+        "equal_spinners.py",
+        include_str!("../targets/equal_spinners.py"),
     ),
     ("exceptions.py", include_str!("../targets/exceptions.py")),
     ("family.py", include_str!("../targets/family.py")),
@@ -55,6 +63,10 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("sleepers.py", include_str!("../targets/sleepers.py")),
     ("spin.py", include_str!("../targets/spin.py")),
     ("stops.py", include_str!("../targets/stops.py")),
+    (
+        "thread_churn.py",
+        include_str!("../targets/thread_churn.py"),
+    ),
     ("threads.py", include_str!("../targets/threads.py")),
     (
         "sub_interpreters.py",
@@ -275,7 +287,7 @@ impl Target {
     ///
     /// When the target ended, hangs, or says something else.
     pub fn expect(&mut self, event: &str) -> Result<Value> {
-        let Some((_, line)) = self.lines.next(PATIENCE)? else {
+        let Some((_, line)) = self.lines.next(*PATIENCE)? else {
             bail!(
                 "the target ended before it said `{event}`; before: {:?}",
                 self.lines.seen()

@@ -1,8 +1,9 @@
 """A byte that goes to and fro between two threads or two processes: nothing but switches.
 
-usage: pipe_ping_pong.py threads|processes
+usage: pipe_ping_pong.py threads|processes [one_cpu]
 
-Each line of stdin says how many times; the answer is what they took.
+Each line of stdin says how many times; the answer is what they took. On one CPU each hop is a
+switch from one to the other, and nothing waits for a CPU to wake up: there is no shorter hop.
 """
 import os
 import sys
@@ -27,6 +28,8 @@ def to_and_fro(count, read, write):
 
 
 if __name__ == "__main__":
+    if sys.argv[2:] == ["one_cpu"]:
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     there, back = os.pipe(), os.pipe()
     if sys.argv[1] == "threads":
         threading.Thread(target=echo, args=(there[0], back[1]), daemon=True).start()

@@ -131,12 +131,12 @@ fn frames_of(thread: &Value) -> Vec<(String, String, u64)> {
         .collect()
 }
 
-fn is_as_told(thread: &Value, account: &ThreadAccount, reads: bool) -> Result<()> {
+fn is_as_told(thread: &Value, account: &ThreadAccount, reads: bool, gil: &str) -> Result<()> {
     ensure!(thread["tid"] == account.native_id, "its tid");
     ensure!(thread["name"] == *account.name, "its name");
     ensure!(thread["python"] == true, "it is not known as Python's");
     ensure!(thread["state"] == "blocked", "its state");
-    ensure!(thread["gil"] == "neither", "its GIL");
+    ensure!(thread["gil"] == gil, "its GIL");
     let (reason, call) = match reads {
         true => ("io_pipe", "read"),
         false => ("lock", "futex"),
@@ -161,13 +161,21 @@ fn dumps_are_what_the_target_says(python: &Python) -> Result<()> {
     let account: Account = serde_json::from_str(&parked.line).context(parked.line.clone())?;
     let dump = parked.dumped()?;
     ensure!(dump["pid"] == parked.child.id(), "another process");
-    ensure!(dump["python"] == *python.label, "Python {}", dump["python"]);
+    ensure!(
+        dump["python"] == *python.release,
+        "Python {}",
+        dump["python"]
+    );
+    let (gil, said) = match python.free_threaded {
+        true => ("no_gil", " · no GIL, detached"),
+        false => ("neither", ""),
+    };
     let threads = threads_of(&dump)?;
     ensure!(threads.len() == account.threads.len(), "other threads");
     for (ident, account_of) in &account.threads {
         let mut named = threads.iter().filter(|it| it["pthread_id"] == *ident);
         let thread = named.next().with_context(|| format!("no thread {ident}"))?;
-        is_as_told(thread, account_of, *ident == account.own)
+        is_as_told(thread, account_of, *ident == account.own, gil)
             .with_context(|| format!("`{}` is {thread}", account_of.name))?;
     }
 
@@ -175,7 +183,12 @@ fn dumps_are_what_the_target_says(python: &Python) -> Result<()> {
     let text = text.stdout;
     for thread in account.threads.values() {
         let begins = format!("Thread {} \"{}\": blocked (", thread.native_id, thread.name);
-        ensure!(text.contains(&begins), "`{begins}` is not in: {text}");
+        let place = text.split_once(&begins).map(|(_, rest)| rest);
+        let place = place.with_context(|| format!("`{begins}` is not in: {text}"))?;
+        let (_, rest) = place.split_once(')').context("the reason does not end")?;
+        let rest = rest.lines().next().unwrap_or_default();
+        let of_gil = rest.find(" · ").map_or("", |at| &rest[at..]);
+        ensure!(of_gil == said, "`{of_gil}` in place of `{said}`: {text}");
         let (function, file, line) = thread.stack.first().context("an empty stack")?;
         let leaf = text.lines().any(|text| {
             text.trim_start().starts_with(&format!("{function} ("))
@@ -295,7 +308,7 @@ fn doctor_finds_that_everything_works() -> Result<()> {
     let target = Target::start(python, "spin.py", &["1"])?;
     let finished = profiler::run(&["doctor", "--pid", &target.pid().to_string()])?;
     ensure!(finished.status.code() == Some(0), "{finished:?}");
-    ensure!(finished.stdout.contains(&python.label), "{finished:?}");
+    ensure!(finished.stdout.contains(&python.release), "{finished:?}");
     Ok(())
 }
 

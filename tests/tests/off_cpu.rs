@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use tests::profile::{Entry, Profile};
-use tests::pythons::{self, Python};
+use tests::pythons::{self, Python, WITH_GIL};
 use tests::rung::{self, Rung};
 use tests::target::Account;
 use tests::watched::{Watched, watch};
@@ -26,6 +26,8 @@ struct Case<'a> {
     /// Its time without a CPU that it could have used, by the profile of all time.
     kept_waiting: f64,
     slack: f64,
+    /// Its interpreter runs without a GIL.
+    free: bool,
 }
 
 fn is_kept_waiting(entry: &Entry) -> bool {
@@ -38,7 +40,11 @@ fn is_blocked(entry: &Entry) -> bool {
 
 /// A look that caught it on its way: that it is off the CPU is all that is known.
 fn is_unknown(entry: &Entry) -> bool {
-    is_blocked(entry) && entry.gil == "unknown"
+    is_blocked(entry)
+        && match &*entry.gil {
+            "no_gil" => entry.frames_from == "none",
+            gil => gil == "unknown",
+        }
 }
 
 impl Case<'_> {
@@ -99,9 +105,24 @@ impl Case<'_> {
         Ok(())
     }
 
+    /// Without a GIL nothing holds it, and nobody loses it.
+    fn is_free(&self) -> Result<()> {
+        let on_cpu = |entry: &Entry| entry.state == "on_cpu";
+        let others = self.seconds(|entry| entry.gil != "no_gil" || entry.is_blocked_in("gil"));
+        ensure!(others == 0.0, "{others:.3} s have to do with a GIL");
+        if self.account.spent_s.contains_key("gil") && self.mode == "wall" {
+            let inside = |entry: &Entry| self.profile.is_in(entry, "gil") && on_cpu(entry);
+            let (runs, truth) = (self.seconds(inside), self.account.cpu_s);
+            let told = format!("{runs:.3} s on a CPU in place of {truth:.3} s");
+            ensure!((runs - truth).abs() <= self.slack, "{told}");
+        }
+        Ok(())
+    }
+
     /// It holds the GIL all of the time it runs.
     fn spins(&self) -> Result<()> {
-        let holds = self.seconds(|entry| entry.gil == "holds" && entry.state == "on_cpu");
+        let holds = if self.free { "no_gil" } else { "holds" };
+        let holds = self.seconds(|entry| entry.gil == holds && entry.state == "on_cpu");
         let truth = self.account.cpu_s;
         ensure!(
             (holds - truth).abs() <= self.slack,
@@ -148,21 +169,30 @@ impl Case<'_> {
 
     fn check(&self) -> Result<()> {
         self.belongs()?;
+        if self.free {
+            self.is_free()?;
+        }
         for (reason, truth) in &self.account.spent_s {
             match reason.as_str() {
+                "gil" if self.free => {}
                 "gil" => self.loses(*truth)?,
                 _ if self.mode == "gil" => {}
                 other => self.waits(other, *truth)?,
             }
         }
-        if self.account.name == SPINNER && self.mode != "offcpu" {
+        let spins = match self.mode {
+            "wall" => true,
+            "gil" => !self.free,
+            _ => false,
+        };
+        if self.account.name == SPINNER && spins {
             self.spins()?;
         }
         Ok(())
     }
 }
 
-fn every_wait_is_told(python: &Python) -> Result<()> {
+fn every_wait_is_told(python: &Python, free: bool) -> Result<()> {
     const MODES: [&str; 3] = ["wall", "offcpu", "gil"];
     let arguments = MODES.map(|mode| ["--mode", mode, "-r", "199"]);
     let arguments: Vec<&[&str]> = arguments.iter().map(<[&str; 4]>::as_slice).collect();
@@ -178,6 +208,7 @@ fn every_wait_is_told(python: &Python) -> Result<()> {
                 spinner,
                 kept_waiting: all_time.seconds(account.tid, is_kept_waiting),
                 slack: TWO_PERCENT * account.wall_s + watched.stolen_s,
+                free,
             };
             case.check().with_context(|| format!("in mode {mode}"))?;
         }
@@ -214,8 +245,13 @@ fn on(minor: (u8, u8)) -> Result<()> {
         return Ok(());
     }
     for python in pythons::of_minor(minor) {
-        let told = every_wait_is_told(python).and_then(|()| a_stop_is_told(python));
-        told.with_context(|| format!("on {}", python.label))?;
+        let on = || format!("on {}", python.label);
+        every_wait_is_told(python, python.free_threaded).with_context(on)?;
+        if python.free_threaded {
+            let with = every_wait_is_told(&python.with(&WITH_GIL), false);
+            with.with_context(on)?;
+        }
+        a_stop_is_told(python).with_context(on)?;
     }
     Ok(())
 }

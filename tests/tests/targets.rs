@@ -56,6 +56,8 @@ fn all_of(python: &Python) -> Result<()> {
     check(python, "blocked_threads.py", &[]).context("blocked_threads")?;
     check(python, "busy_threads.py", &["3"]).context("busy_threads")?;
     check(python, "c_call.py", &[]).context("c_call")?;
+    check(python, "equal_spinners.py", &["3", "0.01"]).context("equal_spinners")?;
+    check(python, "collect_beside.py", &[]).context("collect_beside")?;
     check(python, "lock_ping_pong.py", &["20"]).context("lock_ping_pong")?;
     let waits = [
         "io_socket",

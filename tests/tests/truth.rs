@@ -52,10 +52,16 @@ fn shares_are_the_clocks(python: &Python) -> Result<()> {
         main.cpu_s
     );
     ensure!(
-        ledger.python == python.label,
+        ledger.python == python.release,
         "the ledger says Python {}",
         ledger.python
     );
+    let build = if python.free_threaded {
+        "free-threaded"
+    } else {
+        "default"
+    };
+    ensure!(ledger.build == build, "the ledger says {}", ledger.build);
     Ok(())
 }
 

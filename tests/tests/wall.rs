@@ -136,19 +136,30 @@ fn the_origin_is_told(python: &Python) -> Result<()> {
             wall.is_in(entry, function) && (wants || entry.is_blocked_in(reason))
         }
     };
-    let truth = half_sleep.spent("sleep")?;
-    near(
-        "half_sleep asleep",
+    // It may also want a CPU between its clock and the function's ends.
+    let asleep = |entry: &Entry| entry.is_blocked_in("sleep");
+    let (least, most) = (
+        wall.seconds(half_sleep.tid, asleep),
         wall.seconds(half_sleep.tid, off("spend", "sleep")),
-        truth,
-    )?;
+    );
+    let truth = half_sleep.spent("sleep")?;
+    near("half_sleep asleep", truth.clamp(least, most), truth)?;
     let main = watched.account("main")?;
     let joined = wall.seconds(main.tid, off("join", "lock"));
     near("main in join", joined, main.spent("lock")?)?;
-    let reads = wall.seconds(main.tid, off("command", "io_pipe"));
-    let awaits_ends = wall.seconds(main.tid, off("accounts_of", "sleep"));
+    // While others are to run, it may want a CPU anywhere; to begin they need one, too.
+    let waits = |entry: &Entry| {
+        let places = [
+            ("start", "lock"),
+            ("join", "lock"),
+            ("command", "io_pipe"),
+            ("accounts_of", "sleep"),
+        ];
+        let mut places = places.into_iter();
+        entry.state == "runnable" || places.any(|(function, reason)| off(function, reason)(entry))
+    };
     let all = wall.seconds(main.tid, |_| true);
-    near("main, all its waits", joined + reads + awaits_ends, all)
+    near("main, all its waits", wall.seconds(main.tid, waits), all)
 }
 
 fn on(minor: (u8, u8)) -> Result<()> {

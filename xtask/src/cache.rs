@@ -61,6 +61,11 @@ impl Cache {
         self.root.join("sid")
     }
 
+    /// A free-threaded interpreter, as it would be installed.
+    pub(crate) fn free_threaded(&self) -> PathBuf {
+        self.root.join("free-threaded")
+    }
+
     /// Debian's debug build of its Python, unpacked.
     pub(crate) fn debug(&self) -> PathBuf {
         self.root.join("debug")

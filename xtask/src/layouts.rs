@@ -1,6 +1,7 @@
 //! `cargo xtask layouts`: generates the tables of `profiler/src/cpython/layout`, or measures an
 //! interpreter's headers and says where a table differs.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -10,7 +11,58 @@ mod fields;
 mod probe;
 mod table;
 
-const MINORS: std::ops::RangeInclusive<u8> = 8..=15;
+/// What there is a table for: minor versions, and from 3.13 on their free-threaded builds.
+const SERIES: &[Series] = &[
+    Series::of(8),
+    Series::of(9),
+    Series::of(10),
+    Series::of(11),
+    Series::of(12),
+    Series::of(13),
+    Series::free_threaded(13),
+    Series::of(14),
+    Series::free_threaded(14),
+    Series::of(15),
+    Series::free_threaded(15),
+];
+
+/// A minor version of CPython 3, and whether the build is a free-threaded one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Series {
+    minor: u8,
+    free_threaded: bool,
+}
+
+impl Series {
+    const fn of(minor: u8) -> Self {
+        Self {
+            minor,
+            free_threaded: false,
+        }
+    }
+
+    const fn free_threaded(minor: u8) -> Self {
+        Self {
+            minor,
+            free_threaded: true,
+        }
+    }
+
+    /// What Python itself puts behind the version of such a build.
+    const fn suffix(self) -> &'static str {
+        if self.free_threaded { "t" } else { "" }
+    }
+
+    fn file(self) -> String {
+        format!("v3_{}{}.rs", self.minor, self.suffix())
+    }
+}
+
+impl fmt::Display for Series {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "3.{}{}", self.minor, self.suffix())
+    }
+}
 
 /// What was typed.
 #[derive(Debug, clap::Args)]
@@ -49,9 +101,10 @@ pub(crate) fn run(args: &Options) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn file_of(minor: u8) -> PathBuf {
+fn file_of(series: Series) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join(format!("../profiler/src/cpython/layout/v3_{minor}.rs"))
+        .join("../profiler/src/cpython/layout")
+        .join(series.file())
 }
 
 fn generate(json: &Path, check: bool) -> anyhow::Result<bool> {
@@ -60,19 +113,20 @@ fn generate(json: &Path, check: bool) -> anyhow::Result<bool> {
     let layouts =
         serde_json::from_str(&text).with_context(|| format!("`{}` is not JSON", json.display()))?;
     let mut current = true;
-    for minor in MINORS {
-        let rust = formatted(&table::to_rust(minor, &table::from_json(&layouts, minor)?))?;
-        let file = file_of(minor);
+    for series in SERIES.iter().copied() {
+        let ranges = table::from_json(&layouts, series)?;
+        let rust = formatted(&table::to_rust(series, &ranges))?;
+        let (file, name) = (file_of(series), series.file());
         if std::fs::read_to_string(&file).is_ok_and(|have| have == rust) {
             continue;
         }
         current = false;
         if check {
-            eprintln!("v3_{minor}.rs is not current: run `cargo xtask layouts --json FILE`");
+            eprintln!("{name} is not current: run `cargo xtask layouts --json FILE`");
         } else {
             std::fs::write(&file, rust)
                 .with_context(|| format!("cannot write `{}`", file.display()))?;
-            eprintln!("v3_{minor}.rs written");
+            eprintln!("{name} written");
         }
     }
     Ok(current || !check)
@@ -93,10 +147,10 @@ fn formatted(rust: &str) -> anyhow::Result<String> {
 
 fn compare(python: &str, cc: &str) -> anyhow::Result<bool> {
     let headers = probe::headers_of(python)?;
-    let (minor, patch) = (headers.minor, headers.patch);
-    let release = format!("3.{minor}.{patch}");
-    ensure!(MINORS.contains(&minor), "there is no table for {release}");
-    let file = file_of(minor);
+    let (series, patch) = (headers.series, headers.patch);
+    let release = format!("3.{}.{patch}{}", series.minor, series.suffix());
+    ensure!(SERIES.contains(&series), "there is no table for {release}");
+    let file = file_of(series);
     let rust = std::fs::read_to_string(&file)
         .with_context(|| format!("cannot read `{}`", file.display()))?;
     let ranges = table::from_rust(&rust)

@@ -6,6 +6,7 @@ mod bench;
 mod build_ebpf;
 mod cache;
 mod demo;
+mod free_threaded;
 mod image;
 mod kinds;
 mod layouts;

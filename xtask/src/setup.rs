@@ -2,7 +2,7 @@
 //!
 //! Every step looks first, so a second run does nothing; a step that was broken off is done
 //! again from its start. Nothing is installed by hand elsewhere, and no interpreter of the
-//! machine is touched: Debian sid's go into a folder of the cache.
+//! machine is touched: Debian sid's and the free-threaded one go into folders of the cache.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use nix::unistd::geteuid;
 
 use crate::cache::Cache;
-use crate::{kinds, shell};
+use crate::{free_threaded, kinds, shell};
 
 /// What was typed.
 #[derive(Debug, Default, clap::Args)]
@@ -22,10 +22,17 @@ pub(crate) struct Options {
     pub(crate) peers: bool,
 }
 
-/// The programs that the tests run, and Debian's packages that hold them.
+/// The programs that the tests run, what else must be there, and Debian's packages that hold it.
 const PROGRAMS: &[(&[&str], &[&str])] = &[
     (&["cc"], &["gcc", "libc6-dev"]),
     (&["python3"], &["python3"]),
+    (&["make"], &["make"]),
+    (&["xz"], &["xz-utils"]),
+    (&["/usr/include/zlib.h"], &["zlib1g-dev"]),
+    (
+        &["/usr/include/x86_64-linux-gnu/ffi.h", "/usr/include/ffi.h"],
+        &["libffi-dev"],
+    ),
     (&["setpriv"], &["util-linux"]),
     (&["mmdebstrap"], &["mmdebstrap", "debian-archive-keyring"]),
     // pprof's own tool, which reads what is exported; a newer Go has none until it is asked.
@@ -50,6 +57,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let _lock = cache.lock()?;
     install_missing(PROGRAMS)?;
     sid(&cache)?;
+    free_threaded::make(&cache)?;
     kinds::run(&cache)?;
     if options.peers {
         peers(&cache)?;

@@ -227,7 +227,7 @@ impl Ledger {
         }
         if let Some(ns) = self.profiler.bpf_ns {
             parts.push(format!(
-                "{} in its kernel programs",
+                "about {} in its kernel programs",
                 seconds(DurationNs(ns))
             ));
         }

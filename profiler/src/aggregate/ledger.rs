@@ -116,6 +116,9 @@ pub struct GilCounts {
     pub waits: u64,
     /// Neither.
     pub neither: u64,
+    /// There was none.
+    #[serde(default)]
+    pub no_gil: u64,
     /// Could not be told.
     pub unknown: u64,
 }
@@ -212,6 +215,9 @@ pub struct ProfilerCost {
     pub bpf_ns: Option<u64>,
     /// How often those ran.
     pub bpf_runs: Option<u64>,
+    /// Of how many nanoseconds of the run the kernel counted that; it is scaled up from them.
+    #[serde(default)]
+    pub bpf_counted_ns: Option<u64>,
     /// Its largest resident memory, bytes.
     pub rss_bytes: Option<u64>,
     /// Nanoseconds in the program that ticks alone.
@@ -310,6 +316,7 @@ impl Ledger {
             Gil::Holds => &mut self.gil.holds,
             Gil::Waits => &mut self.gil.waits,
             Gil::Neither => &mut self.gil.neither,
+            Gil::NoGil => &mut self.gil.no_gil,
             Gil::Unknown => &mut self.gil.unknown,
         } += entry.ticks;
         if entry.gc == Gc::Collecting {

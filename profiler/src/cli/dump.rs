@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::args::DumpArgs;
 use crate::{
+    cpython::{Attachment, Build},
     export::printable,
     pipeline::{self, Attached, Seen, View},
     sample::{Activity, FramesFrom, Gil, Handling, Wait},
@@ -94,8 +95,12 @@ fn print(out: &mut dyn Write, pid: u32, command: &str, view: &View, bold: bool) 
     writeln!(out, "Process {pid}: {}", printable(command))?;
     write!(
         out,
-        "Python {} in {}",
+        "Python {}{} in {}",
         view.runtime.version(),
+        match view.runtime.build() {
+            Build::Default => "",
+            Build::FreeThreaded => ", free-threaded,",
+        },
         view.runtime.found().image
     )?;
     if view.collecting == Some(true) {
@@ -117,6 +122,12 @@ fn print(out: &mut dyn Write, pid: u32, command: &str, view: &View, bold: bool) 
             }
             (true, Gil::Unknown) => write!(out, " · GIL unknown")?,
             (true, Gil::Neither) => {}
+            (true, Gil::NoGil) => {
+                write!(out, " · no GIL")?;
+                if let Some(attachment) = seen.attachment {
+                    write!(out, ", {}", attachment.key())?;
+                }
+            }
         }
         if seen.handling == Handling::Exception {
             write!(out, " · handles an exception")?;
@@ -156,6 +167,7 @@ fn as_json(pid: u32, command: &str, view: &View) -> Value {
         "pid": pid,
         "command": command,
         "python": view.runtime.version().to_string(),
+        "build": view.runtime.build().key(),
         "image": view.runtime.found().image,
         "collecting": view.collecting,
         "contradictions": view.contradictions,
@@ -175,6 +187,7 @@ fn thread_json(seen: &Seen) -> Value {
         "waits_in": seen.waits_in,
         "blocked_ns": seen.blocked.map(|blocked| blocked.0),
         "gil": seen.gil.key(),
+        "attachment": seen.attachment.map(Attachment::key),
         "gil_behind": seen.behind.as_ref().map(|(tid, name)| json!({
             "tid": tid.0,
             "name": name,

@@ -118,7 +118,7 @@ impl Objects<'_> {
                 dict_or_none(RemoteAddr(word))
             }
             ManagedDict::Inline => {
-                let dict = self.memory.pointer(before(24))?;
+                let dict = self.memory.pointer(before(self.before_inline()))?;
                 if dict != RemoteAddr(0) || flags & FLAG_INLINE_VALUES == 0 {
                     return dict_or_none(dict);
                 }
@@ -133,6 +133,13 @@ impl Objects<'_> {
                 shared(values)
             }
         }
+    }
+
+    /// From an object of 3.13 or later down to the pointer to its dict (`MANAGED_DICT_OFFSET` in
+    /// `Include/internal/pycore_object.h`): behind it is the collector's header, which objects
+    /// with the long header of free-threaded builds do not have.
+    const fn before_inline(&self) -> u64 {
+        if self.layout.object.size > 16 { 8 } else { 24 }
     }
 
     /// Which of the three ways of 3.11, 3.12 and 3.13+ the layout is of.

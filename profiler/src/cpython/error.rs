@@ -28,13 +28,6 @@ pub enum CpythonError {
         /// Its version.
         version: Version,
     },
-    /// A build without the GIL.
-    FreeThreaded {
-        /// The file that holds it.
-        image: String,
-        /// Its version.
-        version: Version,
-    },
     /// It has not started yet, or has already ended: worth trying again in a moment.
     NotInitialised {
         /// The file that holds it.
@@ -96,12 +89,6 @@ impl fmt::Display for CpythonError {
                 f,
                 "`{image}` is Python {version}, newer than this profiler knows \
                  (3.{OLDEST_MINOR} to 3.{NEWEST_MINOR}): install a newer profiler"
-            ),
-            Self::FreeThreaded { image, version } => write!(
-                f,
-                "`{image}` is a free-threaded build of Python {version}, which is not supported \
-                 yet: run the program on the default build (`python{}.{}`)",
-                version.major, version.minor
             ),
             Self::NotInitialised { image, version } => write!(
                 f,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::find::{Found, FoundBy, Libc};
 use super::layout::{self, Layout};
-use super::version::Version;
+use super::version::{Build, Version};
 use crate::target::{Memory, ReadError, ReadErrorKind};
 use crate::words::RemoteAddr;
 
@@ -133,8 +133,24 @@ impl Fake {
 
     /// An interpreter of 3.12 with one thread, good enough to attach to.
     pub(crate) fn python_3_12() -> (Self, Layout, Found) {
-        let version = Version::release(3, 12, 1);
-        let layout = layout::of_version(version).expect("a table");
+        Self::python(Version::release(3, 12, 1), Build::Default)
+    }
+
+    /// The same of 3.14 without the GIL.
+    pub(crate) fn python_3_14t() -> (Self, Layout, Found) {
+        let version = Version::release(3, 14, 7);
+        let (mut fake, layout, found) = Self::python(version, Build::FreeThreaded);
+        let words = layout::recorded::V3_14_7T.iter();
+        let words: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
+        fake.put("runtime", 0, layout::debug_offsets::COOKIE);
+        fake.put("runtime", 8, &words);
+        fake.point("interp", layout.interp.gil.unwrap_or(0), "gil");
+        fake.int("gil", layout.gil.enabled.unwrap_or(0), 0);
+        (fake, layout, found)
+    }
+
+    fn python(version: Version, build: Build) -> (Self, Layout, Found) {
+        let layout = layout::of_version(version, build).expect("a table");
         let mut fake = Self::default();
         fake.point("runtime", layout.runtime.interpreters_head, "interp");
         let key = layout.runtime.auto_tss_key.expect("a key");
@@ -153,12 +169,13 @@ impl Fake {
         fake.dict("sys dict", &layout, &[("hexversion", "int")]);
         // One digit: tag is 1 << 3.
         fake.word("int", layout.long.tag, 8);
-        fake.int("int", layout.long.digits, 0x030C_01F0);
+        let hex = 0x0300_00F0 | u32::from(version.minor) << 16 | u32::from(version.patch) << 8;
+        fake.int("int", layout.long.digits, hex);
         let found = Found {
             runtime: fake.at("runtime"),
             version,
-            free_threaded: false,
-            image: "/usr/bin/python3.12".to_owned(),
+            free_threaded: build == Build::FreeThreaded,
+            image: "/usr/bin/python3".to_owned(),
             by: FoundBy::Symbol,
             libc: Libc::Glibc,
             gilstate_hops: Vec::new(),

@@ -5,6 +5,8 @@
 //! in the mutexes that guard them (`take_gil` and `drop_gil` in `Python/ceval_gil.c`). No futex of
 //! anything else lies there. So the address a thread sleeps on tells which GIL it waits for, in
 //! every version, where the thread state says so only from 3.15 on.
+//!
+//! A free-threaded build has the same structure, and uses it only while its GIL is switched on.
 
 use super::error::CpythonError;
 use super::objects::int_at;
@@ -33,8 +35,18 @@ impl GilLock {
     }
 }
 
+/// What decides how a thread state stands to the GIL of its interpreter.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lock {
+    /// There is a GIL now.
+    exists: bool,
+    /// The thread state that the runtime says holds it (to 3.11).
+    holder: Option<ThreadStateAddr>,
+}
+
 impl Runtime {
-    /// Every GIL of the process, at most one for each interpreter.
+    /// Every GIL of the process, at most one for each interpreter. In a free-threaded build only
+    /// those that are switched on now.
     ///
     /// # Errors
     /// When the list of interpreters cannot be read.
@@ -59,6 +71,7 @@ impl Runtime {
                 Some(gil) => gil.interpreters.push(interpreter),
                 // An interpreter that is being made has none yet.
                 None if start == RemoteAddr(0) => {}
+                None if !self.is_on(memory, start)? => {}
                 None => gils.push(GilLock {
                     start,
                     bytes,
@@ -98,10 +111,60 @@ impl Runtime {
         };
         let gil = memory.pointer(RemoteAddr::from(interpreter).plus(gil.into()))?;
         // An interpreter that is being made has none yet.
-        if gil == RemoteAddr(0) {
+        if gil == RemoteAddr(0) || !self.is_on(memory, gil)? {
             return Ok(None);
         }
         self.last_holder(memory, gil)
+    }
+
+    /// Whether an interpreter has a GIL now. That of a free-threaded build has one only while
+    /// it is switched on: by `PYTHON_GIL=1`, or when a module is imported that needs it.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn has_gil(
+        &self,
+        memory: &dyn Memory,
+        interpreter: InterpreterAddr,
+    ) -> Result<bool, ReadError> {
+        let (Some(gil), Some(_)) = (self.layout().interp.gil, self.layout().gil.enabled) else {
+            return Ok(true);
+        };
+        let gil = memory.pointer(RemoteAddr::from(interpreter).plus(gil.into()))?;
+        Ok(gil != RemoteAddr(0) && self.is_on(memory, gil)?)
+    }
+
+    /// The same of the process's main interpreter.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn runs_with_gil(&self, memory: &dyn Memory) -> Result<bool, CpythonError> {
+        if self.layout().gil.enabled.is_none() {
+            return Ok(true);
+        }
+        match self.interpreters(memory)?.last() {
+            Some(main) => Ok(self.has_gil(memory, *main)?),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether the GIL at an address is one that is used.
+    fn is_on(&self, memory: &dyn Memory, gil: RemoteAddr) -> Result<bool, ReadError> {
+        match self.layout().gil.enabled {
+            Some(enabled) => Ok(memory.u32(gil.plus(enabled.into()))? != 0),
+            None => Ok(true),
+        }
+    }
+
+    /// `holder` is who the runtime says holds the GIL, where it says that.
+    pub(super) fn lock(
+        &self,
+        memory: &dyn Memory,
+        interpreter: InterpreterAddr,
+        holder: Option<ThreadStateAddr>,
+    ) -> Result<Lock, ReadError> {
+        let exists = self.has_gil(memory, interpreter)?;
+        Ok(Lock { exists, holder })
     }
 
     /// Who took a GIL last, if it is still held: the name stays after it was let go.
@@ -138,15 +201,13 @@ impl Runtime {
     }
 
     /// How a thread state stood to its GIL when `block` was read from it.
-    pub(super) fn gil_of(
-        &self,
-        addr: ThreadStateAddr,
-        block: &[u8],
-        holder: Option<ThreadStateAddr>,
-    ) -> Gil {
+    pub(super) fn gil_of(&self, addr: ThreadStateAddr, block: &[u8], lock: Lock) -> Gil {
         let fields = &self.layout().tstate;
+        if !lock.exists {
+            return Gil::NoGil;
+        }
         if self.holder_addr().is_some() {
-            return if holder == Some(addr) {
+            return if lock.holder == Some(addr) {
                 Gil::Holds
             } else {
                 Gil::Neither

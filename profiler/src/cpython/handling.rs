@@ -7,6 +7,7 @@
 //! `sys.exc_info()` answers from the newest entry that has one (`_PyErr_GetTopmostException`),
 //! and so does this. Not here: exceptions that are raised and not caught yet.
 
+use super::attachment::Attachment;
 use super::objects::{ObjectError, word_at};
 use super::runtime::Runtime;
 use crate::sample::{Gil, Handling};
@@ -40,13 +41,15 @@ pub struct StateNow {
     pub interpreter: InterpreterAddr,
     /// How it stands to the GIL.
     pub gil: Gil,
+    /// Whether it can run Python code (3.13+).
+    pub attachment: Option<Attachment>,
     /// Whether it handles an exception.
     pub handling: Handling,
 }
 
 impl Runtime {
-    /// What a thread state says now: one call of the kernel's, one more for each generator that
-    /// runs in it, and three to learn what is None. It holds together if the thread did not run meanwhile.
+    /// What a thread state says now: one call of the kernel's, two more in a free-threaded build,
+    /// one more for each generator that runs in it, and three to learn what is None. It holds together if the thread did not run meanwhile.
     ///
     /// # Errors
     /// When the state cannot be read.
@@ -61,11 +64,14 @@ impl Runtime {
         let exceptions = oldest.map_or(0, |oldest| (oldest + entry_bytes) as usize);
         let bytes = self.state_bytes().max(exceptions);
         let (block, holder) = self.read_state(memory, addr, bytes)?;
-        let state = self.decode_state(addr, &block, holder);
+        let interpreter = InterpreterAddr(self.state_word(&block, self.layout().tstate.interp));
+        let lock = self.lock(memory, interpreter, holder)?;
+        let state = self.decode_state(addr, &block, lock);
         Ok(StateNow {
             pthread_id: state.pthread_id,
             interpreter: state.interpreter,
             gil: state.gil,
+            attachment: state.attachment,
             handling: self
                 .handling(memory, addr, &block)
                 .unwrap_or(Handling::Unknown),

@@ -4,6 +4,7 @@
 //! A CPython version is a table here, not a fork of the code. Not here: which kernel thread is
 //! which ([`crate::threads`]) and what the frames mean ([`crate::pystack`]).
 
+pub mod attachment;
 mod current;
 pub mod dicts;
 pub mod error;
@@ -19,6 +20,7 @@ pub mod runtime;
 pub mod thread_names;
 pub mod version;
 
+pub use attachment::Attachment;
 pub use error::CpythonError;
 pub use find::{MappedFile, OpenImage, ReadSeek};
 pub use gil::GilLock;
@@ -27,8 +29,8 @@ pub use layout::Layout;
 pub use objects::{ObjectError, Objects};
 pub use plan::{Wishes, plan, plan_without_python};
 pub use runtime::{Runtime, ThreadState};
-pub use thread_names::{thread_names, thread_names_of};
-pub use version::Version;
+pub use thread_names::{ThreadName, thread_names, thread_names_of};
+pub use version::{Build, Version};
 
 use crate::target::Memory;
 

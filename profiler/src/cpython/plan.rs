@@ -10,6 +10,7 @@ use profiler_common::walk::BLOCK_BYTES;
 
 use super::find::Libc;
 use super::runtime::Runtime;
+use super::version::Build;
 use crate::target::Memory;
 use crate::words::MonotonicNs;
 
@@ -61,10 +62,12 @@ pub const fn plan_without_python(wishes: Wishes) -> Plan {
             gil_mask: 0,
             gil_wanted: NO_FIELD,
             gc_in_interp: NO_FIELD,
-            exc_previous: 0,
+            world_stopper: NO_FIELD,
             gc_addr: 0,
             exc_info: NO_FIELD,
             exc_value: 0,
+            exc_previous: 0,
+            _pad: 0,
             none_addr: 0,
         },
     }
@@ -148,10 +151,15 @@ fn flag_plan(runtime: &Runtime, memory: &dyn Memory) -> FlagPlan {
         gil_mask,
         gil_wanted: fields.gil_requested.unwrap_or(NO_FIELD),
         gc_in_interp: layout.interp.gc_collecting.unwrap_or(NO_FIELD),
-        exc_previous: handling.map_or(0, |plan| plan.previous),
+        world_stopper: match runtime.build() {
+            Build::Default => NO_FIELD,
+            Build::FreeThreaded => layout.interp.world_stopper.unwrap_or(NO_FIELD),
+        },
         gc_addr: gc_addr.unwrap_or(0),
         exc_info: handling.map_or(NO_FIELD, |plan| plan.newest),
         exc_value: handling.map_or(0, |plan| plan.value),
+        exc_previous: handling.map_or(0, |plan| plan.previous),
+        _pad: 0,
         none_addr: handling.map_or(0, |plan| plan.none.0),
     }
 }

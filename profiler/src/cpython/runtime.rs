@@ -8,12 +8,14 @@ use std::sync::OnceLock;
 
 use rustc_hash::FxHashSet;
 
+use super::attachment::Attachment;
 use super::current;
 use super::error::CpythonError;
 use super::find::{Found, Libc};
+use super::gil::Lock;
 use super::layout::{self, Layout, debug_offsets};
-use super::objects::{Objects, word_at};
-use super::version::Version;
+use super::objects::{Objects, int_at, word_at};
+use super::version::{Build, Version};
 use crate::sample::Gil;
 use crate::target::{Memory, Piece, ReadError};
 use crate::words::{InnerTid, InterpreterAddr, PthreadId, RemoteAddr, ThreadStateAddr};
@@ -40,6 +42,8 @@ pub struct ThreadState {
     pub unique_id: u64,
     /// How it stood to the GIL when it was read; "waits" is known from 3.15 on.
     pub gil: Gil,
+    /// Whether it could run Python code when it was read (3.13+).
+    pub attachment: Option<Attachment>,
 }
 
 /// An interpreter that was found, checked and can be read.
@@ -68,10 +72,8 @@ impl Runtime {
         if version.minor > layout::NEWEST_MINOR {
             return Err(CpythonError::TooNew { image, version });
         }
-        if found.free_threaded {
-            return Err(CpythonError::FreeThreaded { image, version });
-        }
-        let Some(mut layout) = layout::of_version(version) else {
+        let build = Build::of(found.free_threaded);
+        let Some(mut layout) = layout::of_version(version, build) else {
             return Err(CpythonError::TooNew { image, version });
         };
         let table_bytes = debug_offsets::table_bytes(version);
@@ -117,6 +119,12 @@ impl Runtime {
     #[must_use]
     pub const fn version(&self) -> Version {
         self.found.version
+    }
+
+    /// What it was built as.
+    #[must_use]
+    pub const fn build(&self) -> Build {
+        Build::of(self.found.free_threaded)
     }
 
     /// Where its fields are.
@@ -180,15 +188,18 @@ impl Runtime {
         addr: ThreadStateAddr,
     ) -> Result<ThreadState, ReadError> {
         let (block, holder) = self.read_state(memory, addr, self.state_bytes())?;
-        Ok(self.decode_state(addr, &block, holder))
+        let interpreter = InterpreterAddr(self.state_word(&block, self.layout.tstate.interp));
+        let lock = self.lock(memory, interpreter, holder)?;
+        Ok(self.decode_state(addr, &block, lock))
     }
 
     fn try_thread_states(&self, memory: &dyn Memory) -> Result<Vec<ThreadState>, CpythonError> {
-        let holder = self.current_holder(memory)?;
         let mut states = Vec::new();
         let mut seen = FxHashSet::default();
         let mut block = vec![0; self.state_bytes()];
+        let holder = self.current_holder(memory)?;
         for interpreter in self.interpreters(memory)? {
+            let lock = self.lock(memory, interpreter, holder)?;
             let head = RemoteAddr::from(interpreter).plus(self.layout.interp.threads_head.into());
             let mut next = memory.u64(head)?;
             while next != 0 {
@@ -197,7 +208,7 @@ impl Runtime {
                 }
                 let addr = ThreadStateAddr(next);
                 memory.read(addr.into(), &mut block)?;
-                let state = self.decode_state(addr, &block, holder);
+                let state = self.decode_state(addr, &block, lock);
                 // A state that was freed under the reader points elsewhere.
                 if state.interpreter != interpreter {
                     return Err(CpythonError::Restless("threads"));
@@ -239,9 +250,10 @@ impl Runtime {
         &self,
         addr: ThreadStateAddr,
         block: &[u8],
-        holder: Option<ThreadStateAddr>,
+        lock: Lock,
     ) -> ThreadState {
         let fields = &self.layout.tstate;
+        let state = fields.state;
         let native = fields.native_thread_id;
         let native = native.map(|offset| self.state_word(block, offset));
         ThreadState {
@@ -254,7 +266,10 @@ impl Runtime {
                 .filter(|tid| *tid != 0)
                 .map(InnerTid),
             unique_id: self.state_word(block, fields.id),
-            gil: self.gil_of(addr, block, holder),
+            gil: self.gil_of(addr, block, lock),
+            attachment: state
+                .and_then(|offset| int_at(block, offset as usize))
+                .map(Attachment::from_word),
         }
     }
 
@@ -278,6 +293,30 @@ impl Runtime {
         Ok(memory.u32(place)? != 0)
     }
 
+    /// Whether a thread that holds the GIL, or whose interpreter has none, is collecting garbage.
+    /// In free-threaded builds others run beside a collection, but for while it has stopped them:
+    /// then it is the thread that did, and else nobody can tell whose it is.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn collects(
+        &self,
+        memory: &dyn Memory,
+        state: ThreadStateAddr,
+        interpreter: InterpreterAddr,
+    ) -> Result<Option<bool>, ReadError> {
+        let collecting = self.collecting(memory, interpreter)?;
+        let stopper = match self.build() {
+            Build::FreeThreaded if collecting => self.layout.interp.world_stopper,
+            Build::Default | Build::FreeThreaded => return Ok(Some(collecting)),
+        };
+        let Some(stopper) = stopper else {
+            return Ok(None);
+        };
+        let stopper = memory.u64(RemoteAddr::from(interpreter).plus(stopper.into()))?;
+        Ok((stopper == state.0).then_some(true))
+    }
+
     /// Bytes of a thread state that hold every field that is read; offsets of a hostile table
     /// are below 2^24, so this is no great allocation.
     pub(super) fn state_bytes(&self) -> usize {
@@ -292,6 +331,7 @@ impl Runtime {
             fields.status,
             fields.holds_gil,
             fields.gil_requested,
+            fields.state,
         ];
         let last = last.into_iter().flatten().max().unwrap_or(0);
         last as usize + 8

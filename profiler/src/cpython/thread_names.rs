@@ -8,15 +8,37 @@ use rustc_hash::FxHashMap;
 use super::objects::Objects;
 use super::runtime::Runtime;
 use crate::target::Memory;
-use crate::words::{InterpreterAddr, PthreadId, RemoteAddr};
+use crate::words::{InnerTid, InterpreterAddr, PthreadId, RemoteAddr};
 
 /// Most entries of dicts that are looked at for all names together: a thread has some fifteen
 /// attributes, and each table by itself may be said to be long.
 const MAX_ENTRIES: usize = 1 << 20;
 
+/// What a program calls the thread that has a pthread id at the moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadName {
+    /// The name.
+    pub name: String,
+    /// Whose it is: `Thread.native_id`, which the thread asks the kernel for itself.
+    pub native_id: Option<InnerTid>,
+}
+
+impl ThreadName {
+    /// The name, if it is that of the thread with this id. A pthread id is used again as soon as its
+    /// thread has ended, so by itself it tells only who has it now.
+    ///
+    /// The first thread keeps its pthread id as long as it lives; in a forked child its
+    /// `native_id` is still the parent's before 3.11.
+    #[must_use]
+    pub fn of(&self, inner: Option<InnerTid>, is_first: bool) -> Option<&str> {
+        let is_another = self.native_id.zip(inner).is_some_and(|(own, id)| own != id);
+        (is_first || !is_another).then_some(&*self.name)
+    }
+}
+
 /// The names of the threads that Python started, in all interpreters.
 #[must_use]
-pub fn thread_names(runtime: &Runtime, memory: &dyn Memory) -> FxHashMap<PthreadId, String> {
+pub fn thread_names(runtime: &Runtime, memory: &dyn Memory) -> FxHashMap<PthreadId, ThreadName> {
     thread_names_of(runtime, memory, &|_| true)
 }
 
@@ -27,7 +49,7 @@ pub fn thread_names_of(
     runtime: &Runtime,
     memory: &dyn Memory,
     wanted: &dyn Fn(PthreadId) -> bool,
-) -> FxHashMap<PthreadId, String> {
+) -> FxHashMap<PthreadId, ThreadName> {
     let mut search = Search {
         runtime,
         objects: runtime.objects(memory),
@@ -50,7 +72,7 @@ struct Search<'a> {
     wanted: &'a dyn Fn(PthreadId) -> bool,
     /// Entries that may still be looked at.
     left: usize,
-    names: FxHashMap<PthreadId, String>,
+    names: FxHashMap<PthreadId, ThreadName>,
 }
 
 impl Search<'_> {
@@ -71,14 +93,31 @@ impl Search<'_> {
             if !(self.wanted)(ident) {
                 continue;
             }
-            let attributes = objects.attribute_entries(thread).unwrap_or_default();
-            let attributes = self.spend(attributes)?;
-            let name = objects.pick(&attributes, "_name");
-            if let Some(name) = name.and_then(|name| objects.string(name).ok()) {
-                self.names.insert(ident, name);
+            // A thread may end meanwhile, and its memory become another's: what is read the same
+            // twice was true between.
+            let first = self.name_of(thread, tagged)?;
+            if first.is_some() && self.name_of(thread, tagged)? == first {
+                self.names.extend(first.map(|name| (ident, name)));
             }
         }
         Some(())
+    }
+
+    /// What a `Thread` says of itself, if it says anything; none when no more is to be read.
+    fn name_of(&mut self, thread: RemoteAddr, tagged: bool) -> Option<Option<ThreadName>> {
+        let objects = self.objects;
+        let attributes = objects.attribute_entries(thread).unwrap_or_default();
+        let attributes = self.spend(attributes)?;
+        let name = objects.pick(&attributes, "_name");
+        let Some(name) = name.and_then(|name| objects.string(name).ok()) else {
+            return Some(None);
+        };
+        let native_id = objects
+            .pick(&attributes, "_native_id")
+            .and_then(|id| objects.small_int(id, tagged).ok())
+            .and_then(|id| id.try_into().ok())
+            .map(InnerTid);
+        Some(Some(ThreadName { name, native_id }))
     }
 
     fn entry(&mut self, dict: RemoteAddr, name: &str) -> Option<RemoteAddr> {
@@ -92,5 +131,32 @@ impl Search<'_> {
         // One more, since an empty table has cost its reads as well.
         self.left = self.left.checked_sub(entries.len() + 1)?;
         Some(entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: a thread that lived for a millisecond was called what the next one was that got
+    /// its pthread id.
+    #[test]
+    fn a_name_is_that_of_the_thread_which_says_so() {
+        let (own, another) = (Some(InnerTid(7)), Some(InnerTid(8)));
+        let cases = [
+            (own, own, false, true),
+            (own, another, false, false),
+            (own, None, false, true),
+            (None, another, false, true),
+            (own, another, true, true),
+        ];
+        for (native_id, inner, is_first, expected) in cases {
+            let name = ThreadName {
+                name: "worker".into(),
+                native_id,
+            };
+            let found = name.of(inner, is_first).is_some();
+            assert_eq!(found, expected, "{native_id:?} {inner:?} {is_first}");
+        }
     }
 }

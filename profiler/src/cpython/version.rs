@@ -1,4 +1,4 @@
-//! A CPython release, as `PY_VERSION_HEX` packs it.
+//! A CPython release, as `PY_VERSION_HEX` packs it, and what it was built as.
 //!
 //! Not here: which releases are supported, and how a release is found (see [`super::find`]).
 
@@ -81,6 +81,36 @@ impl Version {
     #[must_use]
     pub const fn is_at_least(&self, minor: u8) -> bool {
         self.major == 3 && self.minor >= minor
+    }
+}
+
+/// What an interpreter was built as, as far as its structures depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Build {
+    /// With the global interpreter lock.
+    Default,
+    /// Without it (`--disable-gil`, `python3.13t`); it can still be switched on at run time.
+    FreeThreaded,
+}
+
+impl Build {
+    /// From the word in the table of debug offsets.
+    #[must_use]
+    pub const fn of(free_threaded: bool) -> Self {
+        if free_threaded {
+            Self::FreeThreaded
+        } else {
+            Self::Default
+        }
+    }
+
+    /// The word for it in files.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::FreeThreaded => "free-threaded",
+        }
     }
 }
 

@@ -178,7 +178,7 @@ impl Marks {
                 stack.push(gil.waits);
             }
             // The mode keeps no others.
-            Gil::Neither | Gil::Unknown => {}
+            Gil::Neither | Gil::NoGil | Gil::Unknown => {}
         }
     }
 }

@@ -6,6 +6,7 @@
 use std::io;
 
 use crate::aggregate::{CLOCK, Profile, UNIT, count, percent, seconds};
+use crate::cpython::Build;
 use crate::export::Options;
 use crate::export::escape::printable;
 use crate::export::table::{Paint, fitted};
@@ -32,6 +33,9 @@ pub fn write(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> i
             Mode::Cpu => "nothing of the target ran on a CPU while it was watched",
             Mode::Wall => "no thread of the target was met while it was watched",
             Mode::OffCpu => "nothing of the target was off the CPU while it was watched",
+            Mode::Gil if profile.meta().build == Build::FreeThreaded.key() => {
+                "nothing held a GIL or waited for one while it was watched: it is a free-threaded build, which has none unless it is switched on (`PYTHON_GIL=1`); `--mode wall` shows what its threads wait for"
+            }
             Mode::Gil => "nothing held the GIL or waited for it while it was watched",
         };
         writeln!(out, "\nno samples: {why}")?;

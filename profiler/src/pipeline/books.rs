@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     aggregate::{Ledger, ProcessIndex, Unsampled},
-    source::kernel::ProgramCost,
+    source::ProgramCost,
     sys::OwnCost,
     wire::{ExitStatus, Times},
     words::{DurationNs, MonotonicNs, Pid},
@@ -198,10 +198,11 @@ pub(super) fn times_until(account: &Account, end: MonotonicNs) -> Times {
 }
 
 /// What the profiler itself cost.
-pub(super) fn cost(ledger: &mut Ledger, programs: ProgramCost, own: Option<OwnCost>) {
-    ledger.profiler.bpf_ns = Some(programs.all_ns);
-    ledger.profiler.bpf_runs = Some(programs.all_runs);
-    ledger.profiler.tick_ns = Some(programs.tick_ns);
+pub(super) fn cost(ledger: &mut Ledger, programs: Option<ProgramCost>, own: Option<OwnCost>) {
+    ledger.profiler.bpf_ns = programs.map(|programs| programs.all_ns);
+    ledger.profiler.bpf_runs = programs.map(|programs| programs.all_runs);
+    ledger.profiler.bpf_counted_ns = programs.map(|programs| programs.counted.0);
+    ledger.profiler.tick_ns = programs.map(|programs| programs.tick_ns);
     ledger.profiler.cpu_ns = own.map(|own| own.cpu.0);
     ledger.profiler.rss_bytes = own.map(|own| own.peak_rss_bytes);
 }

@@ -7,7 +7,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::{
-    cpython::{Runtime, ThreadState, thread_names},
+    cpython::{Attachment, Runtime, ThreadState, thread_names},
     sample::{Activity, FramesFrom, Gc, Gil, Handling},
     stack::Frame,
     target::{InKernel, TaskState},
@@ -44,6 +44,8 @@ pub struct Seen {
     pub waits_in: Option<String>,
     /// The GIL.
     pub gil: Gil,
+    /// Whether it could run Python code, where that is told.
+    pub attachment: Option<Attachment>,
     /// The thread that holds the GIL it waits for: its id and name.
     pub behind: Option<(Tid, String)>,
     /// The collector.
@@ -120,8 +122,10 @@ pub fn look(attached: &Attached) -> Result<View, AttachError> {
         if let Some(found) = found {
             thread.pthread_id = Some(found.pthread_id);
             thread.matched_by.clone_from(&found.matched_by);
-            if let Some(name) = names.get(&found.pthread_id) {
-                thread.name.clone_from(name);
+            let is_first = task.tid.0 == attached.process.pid().0;
+            let name = names.get(&found.pthread_id);
+            if let Some(name) = name.and_then(|name| name.of(task.inner, is_first)) {
+                thread.name = name.to_owned();
             }
         }
         seen.push(thread);

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     aggregate::{ProfileBuilder, ThreadIndex, ThreadInfo, Unsampled},
-    cpython::{Runtime, thread_names_of},
+    cpython::{Runtime, ThreadName, thread_names_of},
     target::{Maps, Memory, TaskFacts},
     threads::{Look, Registry, Rung, ScanWhom, StateFacts, ThreadFacts},
     wire::{Tick, Times},
@@ -38,7 +38,7 @@ pub(super) trait PythonWitness {
         &self,
         memory: &dyn Memory,
         wanted: &dyn Fn(PthreadId) -> bool,
-    ) -> FxHashMap<PthreadId, String>;
+    ) -> FxHashMap<PthreadId, ThreadName>;
 }
 
 impl PythonWitness for Runtime {
@@ -50,7 +50,7 @@ impl PythonWitness for Runtime {
         &self,
         memory: &dyn Memory,
         wanted: &dyn Fn(PthreadId) -> bool,
-    ) -> FxHashMap<PthreadId, String> {
+    ) -> FxHashMap<PthreadId, ThreadName> {
         thread_names_of(self, memory, wanted)
     }
 }
@@ -373,17 +373,19 @@ impl People {
                 continue;
             };
             let facts = self.facts.iter().find(|facts| facts.tid == stranger.tid);
-            let kernels = facts.map(|facts| &facts.name);
-            if is_python && !names.contains_key(&stranger.tls_base) {
+            let kernels = facts.map(|facts| &*facts.name);
+            // Of a thread that has ended meanwhile, another one may have the pthread id by now.
+            let pythons = facts.and_then(|facts| {
+                let is_first = facts.tid.0 == look.pid.0;
+                names.get(&stranger.tls_base)?.of(facts.inner, is_first)
+            });
+            if is_python && pythons.is_none() {
                 self.nameless.push(Nameless {
                     tid: stranger.tid,
                     pthread_id: stranger.tls_base,
                     attempts: ATTEMPTS,
                 });
             }
-            // Of a thread that has ended meanwhile, another one may have the pthread id by now.
-            let alive = facts.is_some();
-            let pythons = names.get(&stranger.tls_base).filter(|_| alive);
             if is_python && let Some(name) = pythons.or(kernels) {
                 builder.rename(index, name, true);
             }
@@ -419,8 +421,10 @@ impl People {
             let Some(place) = living.get(&nameless.tid) else {
                 return false;
             };
+            let is_first = nameless.tid.0 == process.pid().0;
             if let Some(name) = names.get(&nameless.pthread_id)
-                && process.task(nameless.tid).is_some()
+                && let Some(task) = process.task(nameless.tid)
+                && let Some(name) = name.of(task.inner, is_first)
             {
                 builder.rename(place.index, name, true);
                 return false;

@@ -276,6 +276,7 @@ async fn drive(
         }
         session.look_around(kernel)?;
         kernel.flush_log();
+        kernel.turn_meter(sys::monotonic());
         progress(Progress {
             ticks: session.ticks(),
             python: session.was_python(),
@@ -376,7 +377,7 @@ fn close(
     assembler: &mut Assembler,
     end: End,
 ) -> Result<Outcome, KernelError> {
-    let cost = kernel.cost();
+    let cost = kernel.cost(sys::monotonic());
     kernel.stop_ticking();
     let stopped = sys::monotonic();
     let accounts = kernel.accounts().all();

@@ -6,6 +6,17 @@ use crate::{
     words::{DurationNs, RemoteAddr},
 };
 
+/// What is known of the interpreter's lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lock {
+    /// Nothing, until the interpreter is found.
+    Unknown,
+    /// There is a GIL.
+    Gil,
+    /// There was none when it was asked last.
+    NoGil,
+}
+
 /// The futex word that a system call is about, and whether it is there to wait.
 pub(super) fn futex_of(syscall: Option<u32>, args: [u64; 2]) -> Option<(RemoteAddr, bool)> {
     // `FUTEX_WAIT`, `FUTEX_WAIT_BITSET` and `FUTEX_LOCK_PI` of `include/uapi/linux/futex.h`; the
@@ -20,15 +31,10 @@ pub(super) fn futex_of(syscall: Option<u32>, args: [u64; 2]) -> Option<(RemoteAd
 pub(super) fn sample(
     tick: &Tick,
     weight: DurationNs,
-    python: bool,
+    lock: Lock,
     in_gil: impl Fn(RemoteAddr) -> bool,
 ) -> Sample {
-    // Until the interpreter is found, nobody knows what its lock does.
-    let gil = if python {
-        gil(tick, in_gil)
-    } else {
-        Gil::Unknown
-    };
+    let gil = gil(tick, lock, in_gil);
     Sample {
         time: tick.time,
         pid: tick.pid,
@@ -51,7 +57,13 @@ pub(super) fn sample(
 /// A thread on a CPU either holds the GIL, or runs native code, or is on its short way into or
 /// out of a wait for it. The last is in the futex call for a word of the GIL's, or is recorded by
 /// the interpreter (3.15). Who lets it go is in a futex call too, and may want it back at once.
-fn gil(tick: &Tick, in_gil: impl Fn(RemoteAddr) -> bool) -> Gil {
+fn gil(tick: &Tick, lock: Lock, in_gil: impl Fn(RemoteAddr) -> bool) -> Gil {
+    match lock {
+        Lock::Unknown => return Gil::Unknown,
+        // It can be switched on at any time, and who holds it shows that it was.
+        Lock::NoGil if tick.holds_gil() != Some(true) => return Gil::NoGil,
+        Lock::NoGil | Lock::Gil => {}
+    }
     if tick.thread_state.is_none() {
         return Gil::Neither;
     }
@@ -68,14 +80,15 @@ fn gil(tick: &Tick, in_gil: impl Fn(RemoteAddr) -> bool) -> Gil {
     }
 }
 
-/// The collector runs in whichever thread holds the GIL while the flag is up.
+/// The collector runs in whichever thread holds the GIL while the flag is up; where there is
+/// none, the kernel's half has looked whose collection it is, or could not tell.
 fn gc(tick: &Tick, gil: Gil) -> Gc {
     if tick.thread_state.is_none() {
         return Gc::Idle;
     }
     match (tick.collecting(), gil) {
         (None, _) | (Some(true), Gil::Unknown) => Gc::Unknown,
-        (Some(true), Gil::Holds) => Gc::Collecting,
+        (Some(true), Gil::Holds | Gil::NoGil) => Gc::Collecting,
         (Some(_), _) => Gc::Idle,
     }
 }

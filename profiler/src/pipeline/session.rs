@@ -52,7 +52,7 @@ impl Kit {
     fn met_python(&mut self, process: ProcessIndex, runtime: &Runtime) {
         let version = runtime.version().to_string();
         if !self.had_python {
-            self.builder.python(&version, "default");
+            self.builder.python(&version, runtime.build().key());
         }
         self.had_python = true;
         self.builder.process_python(process, &version);

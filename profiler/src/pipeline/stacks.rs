@@ -285,6 +285,13 @@ pub(super) fn moved_stack(builder: &mut ProfileBuilder) -> StackId {
     builder.stack(&[id])
 }
 
+/// What stands for the frames of a thread that has never run yet.
+pub(super) fn unborn_stack(builder: &mut ProfileBuilder) -> StackId {
+    let words = "[waits for its first CPU]";
+    let id = builder.frame(Frame::words(FrameKind::Unknown, words));
+    builder.stack(&[id])
+}
+
 /// Where the time goes that no tick and no look met.
 pub(super) fn between_looks(builder: &mut ProfileBuilder) -> StackId {
     let words = "[between two samples]";

@@ -4,12 +4,12 @@
 //! target now and then ([`CodeCache::revalidate`]). Bounded by memory; the least recently used
 //! half goes when it is full.
 
-use std::collections::hash_map::Entry as MapEntry;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::code::{Code, Fingerprint, Lines, Position, Reading};
+use super::copies::{self, Copies};
 use crate::cpython::objects::{ObjectError, Objects};
 use crate::cpython::{Layout, Runtime};
 use crate::target::{Memory, Piece, ReadErrorKind};
@@ -47,6 +47,7 @@ struct Read {
 
 struct Entry {
     read: Arc<Read>,
+    copies: Copies,
     positions: FxHashMap<Instr, Position>,
     used: u64,
     /// Used since the last comparison.
@@ -169,6 +170,7 @@ impl CodeCache {
         self.make_room();
         let entry = Entry {
             read,
+            copies: Copies::default(),
             positions: FxHashMap::default(),
             used: self.clock,
             touched: false,
@@ -240,13 +242,24 @@ impl CodeCache {
             self.bytes = self.bytes.saturating_sub(MAX_POSITIONS * POSITION_BYTES);
             entry.positions.clear();
         }
-        let position = match entry.positions.entry(instr) {
-            MapEntry::Occupied(known) => *known.get(),
-            MapEntry::Vacant(free) => {
-                self.bytes += POSITION_BYTES;
-                *free.insert(entry.read.lines.position(instr))
+        if let Some(known) = entry.positions.get(&instr) {
+            return Ok((Arc::clone(&entry.read.code), *known, cached));
+        }
+        let before = entry.weight();
+        let lines = &entry.read.lines;
+        let mut position = lines.position(&entry.copies, instr);
+        if position == Position::Elsewhere
+            && let Some(field) = self.layout.code.copies
+            && let Ok(Some(start)) = copies::nearest(memory, addr, field, instr)
+        {
+            position = lines.position(&Copies::of(start), instr);
+            if position != Position::Elsewhere && entry.note_copy(start) {
+                let was = Arc::clone(&entry.read.code);
+                self.changed.push(Changed { addr, was });
             }
-        };
+        }
+        entry.positions.insert(instr, position);
+        self.bytes = (self.bytes + entry.weight()).saturating_sub(before);
         Ok((Arc::clone(&entry.read.code), position, cached))
     }
 
@@ -388,8 +401,19 @@ impl CodeCache {
 }
 
 impl Entry {
+    /// Notes a copy of the bytecode. True when it has taken the place of another one, to which
+    /// instructions were given that may be this one's.
+    fn note_copy(&mut self, start: u64) -> bool {
+        let lines = &self.read.lines;
+        let lost = self.copies.add(start, |low, high| lines.reaches(low, high));
+        if lost {
+            self.positions.clear();
+        }
+        lost
+    }
+
     fn weight(&self) -> usize {
-        let kept = self.read.code.weight() + self.read.lines.weight();
+        let kept = self.read.code.weight() + self.read.lines.weight() + self.copies.weight();
         ENTRY_BYTES + kept + self.positions.len() * POSITION_BYTES
     }
 }

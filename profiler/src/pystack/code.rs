@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::copies::Copies;
 use super::lines::{LineFormat, Place};
 use crate::cpython::objects::{ObjectError, Objects};
 use crate::cpython::{Layout, Version};
@@ -60,8 +61,8 @@ impl Code {
 }
 
 impl Lines {
-    /// Where a frame with this instruction is.
-    pub(super) fn position(&self, instr: Instr) -> Position {
+    /// Where a frame with this instruction is, given what copies of the bytecode are known.
+    pub(super) fn position(&self, copies: &Copies, instr: Instr) -> Position {
         let offset = match self.format {
             // Instruction -1 is "not begun": on the line of the `def`.
             LineFormat::Lnotab => Some(instr.0).filter(|at| *at <= i32::MAX as u64),
@@ -71,12 +72,13 @@ impl Lines {
             LineFormat::Locations => {
                 // 3.11 and 3.12 keep the instruction before the next one, so a frame that has
                 // just been made stands one unit before its code.
-                let before = self.start.wrapping_sub(2);
+                let start = copies.start(self.start, instr);
+                let before = start.wrapping_sub(2);
                 if !(before..=before.saturating_add(u32::MAX.into())).contains(&instr.0) {
                     return Position::Elsewhere;
                 }
-                let offset = instr.0.wrapping_sub(self.start);
-                if instr.0 < self.start || offset < self.prologue {
+                let offset = instr.0.wrapping_sub(start);
+                if instr.0 < start || offset < self.prologue {
                     return Position::Incomplete;
                 }
                 Some(offset)
@@ -90,6 +92,14 @@ impl Lines {
             Some(Place::NoLine) | None => Position::Line(None),
             Some(Place::Outside) => Position::Elsewhere,
         }
+    }
+
+    /// Whether bytecode as long as this one's, from `low` on, reaches beyond `high`.
+    pub(super) fn reaches(&self, low: u64, high: u64) -> bool {
+        let place = self
+            .format
+            .line(&self.line_table, self.first_line, high.wrapping_sub(low));
+        !matches!(place, None | Some(Place::Outside))
     }
 
     /// About how much memory it takes.

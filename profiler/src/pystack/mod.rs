@@ -5,6 +5,7 @@
 pub mod cache;
 pub mod chain;
 pub mod code;
+mod copies;
 pub mod lines;
 
 use std::sync::Arc;

@@ -22,10 +22,11 @@ use super::{
     capabilities::{self, PidNamespace},
     error::{KernelError, is_refusal, one_line},
     log::{self, KernelLog},
+    meter::{Meter, ProgramCost},
     offsets,
     ring::Ring,
 };
-use crate::sys::PerfClock;
+use crate::sys::{self, PerfClock};
 use crate::words::{Cpu, DurationNs, MonotonicNs, Pid, PthreadId, ThreadStateAddr};
 
 /// The object that `cargo xtask build-ebpf` makes, aligned as aya wants it.
@@ -54,8 +55,7 @@ pub struct Kernel {
     ebpf: aya::Ebpf,
     log: KernelLog,
     ring: Option<RingBuf<MapData>>,
-    /// While open, the kernel counts the programs' run time.
-    _stats: Option<std::os::fd::OwnedFd>,
+    meter: Meter,
     accounts: Accounts,
     clocks: Vec<(Cpu, PerfClock)>,
     options: KernelOptions,
@@ -68,19 +68,6 @@ impl std::fmt::Debug for Kernel {
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
-}
-
-/// What the programs themselves cost.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ProgramCost {
-    /// Nanoseconds in the tick program.
-    pub tick_ns: u64,
-    /// Runs of the tick program.
-    pub tick_runs: u64,
-    /// Nanoseconds in all programs.
-    pub all_ns: u64,
-    /// Runs of all programs.
-    pub all_runs: u64,
 }
 
 fn load_error(what: &str, error: &(dyn std::error::Error + 'static)) -> KernelError {
@@ -146,7 +133,7 @@ impl Kernel {
         };
         let level = log::level();
         // Ask first, so that the run time of the very first tick is counted too.
-        let stats = aya::sys::enable_stats(aya::sys::Stats::RunTime).ok();
+        let meter = Meter::start(sys::monotonic());
         // There is nothing to relocate: the offsets are globals.
         let mut ebpf = EbpfLoader::new()
             .btf(None)
@@ -184,7 +171,7 @@ impl Kernel {
             ebpf,
             log,
             ring: Some(ring),
-            _stats: stats,
+            meter,
             clocks: Vec::new(),
             options,
         };
@@ -440,22 +427,32 @@ impl Kernel {
         Ok(sum)
     }
 
-    /// What the programs cost so far, as the kernel counts it; zeroes where it does not.
-    #[must_use]
-    pub fn cost(&self) -> ProgramCost {
-        let mut cost = ProgramCost::default();
-        for (name, program) in self.ebpf.programs() {
-            let Ok(info) = program.info() else { continue };
-            let (ns, runs) = (info.run_time().as_nanos() as u64, info.run_count());
-            cost.all_ns += ns;
-            cost.all_runs += runs;
-            if name == TICK {
-                cost.tick_ns = ns;
-                cost.tick_runs = runs;
-            }
-        }
-        cost
+    /// Let the kernel count what the programs cost for a moment, now and then; to be called often.
+    pub fn turn_meter(&mut self, now: MonotonicNs) {
+        let Self { ebpf, meter, .. } = self;
+        meter.turn(now, || counted(ebpf));
     }
+
+    /// What the programs cost up to now; none where the kernel does not count it.
+    #[must_use]
+    pub fn cost(&self, now: MonotonicNs) -> Option<ProgramCost> {
+        self.meter.cost(now, || counted(&self.ebpf))
+    }
+}
+
+/// What the kernel counted of the programs while its clock ran.
+fn counted(ebpf: &aya::Ebpf) -> ProgramCost {
+    let mut cost = ProgramCost::default();
+    for (name, program) in ebpf.programs() {
+        let Ok(info) = program.info() else { continue };
+        let (ns, runs) = (info.run_time().as_nanos() as u64, info.run_count());
+        cost.all_ns += ns;
+        cost.all_runs += runs;
+        if name == TICK {
+            cost.tick_ns = ns;
+        }
+    }
+    cost
 }
 
 /// Nobody has an account yet; the first to open one gets the first place.

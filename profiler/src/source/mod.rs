@@ -9,9 +9,11 @@ pub mod capabilities;
 mod error;
 pub mod kernel;
 pub mod log;
+mod meter;
 pub mod offsets;
 pub mod ring;
 
 pub use accounts::{Accounts, Slot};
 pub use error::KernelError;
 pub use kernel::{Kernel, KernelOptions};
+pub use meter::ProgramCost;

@@ -44,6 +44,7 @@ pub fn kernel_offsets(btf: &Btf<'_>) -> Result<KernelOffsets, BtfError> {
         upid_nr: btf.offset_of(&["upid", "nr"])?,
         upid_ns: btf.offset_of(&["upid", "ns"])?,
         namespace_inum: btf.offset_of(&["pid_namespace", "ns", "inum"])?,
+        task_flags: btf.offset_of(&["task_struct", "flags"])?,
         // Some kernels' BTF has the long names.
         regs_sp: either(&["pt_regs", "sp"], &["pt_regs", "rsp"])?,
         regs_ip: either(&["pt_regs", "ip"], &["pt_regs", "rip"])?,

@@ -66,7 +66,7 @@ fn the_ledgers_keys_are_the_documented_ones_in_their_order() {
         r#""sampled_runnable_ns":0,"sampled_blocked_ns":0,"#,
         r#""runnable_ns":null,"blocked_ns":null,"wall_ns":null}],"#,
         r#""unsampled":{"threads":0,"on_cpu_ns":0},"events_lost":0,"#,
-        r#""profiler":{"cpu_ns":120000000,"bpf_ns":null,"bpf_runs":null,"rss_bytes":null,"#,
+        r#""profiler":{"cpu_ns":120000000,"bpf_ns":null,"bpf_runs":null,"bpf_counted_ns":null,"rss_bytes":null,"#,
         r#""tick_ns":null,"first_sample_ns":null}}"#,
     );
     assert_eq!(text.trim_end(), expected);

@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 
 use profiler::cpython::find::FoundBy;
 use profiler::cpython::{
-    self, CpythonError, MappedFile, OpenImage, ReadSeek, Runtime, ThreadState, Wishes,
+    self, Attachment, Build, CpythonError, MappedFile, OpenImage, ReadSeek, Runtime, ThreadState,
+    Wishes,
 };
 use profiler::pystack::{Chain, ChainEnd, PyFrame, Resolver, Walker};
 use profiler::sample::Gil;
@@ -20,13 +21,13 @@ use tests::pythons;
 use tests::rung::{self, Rung};
 
 mod lines;
+mod running;
 mod target;
 
 use target::{LiveMemory, Target, on_every_python, until};
 
 const KNOWN_STACKS: &str = include_str!("../../targets/known_stacks.py");
 const SHORT_LIVED_THREADS: &str = include_str!("../../targets/short_lived_threads.py");
-const HOLDS_THE_GIL: &str = include_str!("../../targets/holds_the_gil.py");
 
 #[derive(Deserialize)]
 struct Account {
@@ -216,12 +217,21 @@ fn version_names_and_native_ids_are_what_the_interpreter_says() {
         let names = cpython::thread_names(runtime, memory);
         for state in &session.states {
             let account = session.account_of(state)?;
-            same("name", names.get(&state.pthread_id), Some(&account.name))?;
+            let name = names.get(&state.pthread_id);
+            same("name", name.map(|it| &it.name), Some(&account.name))?;
+            let id = InnerTid(account.native_id);
+            same("its id", name.map(|it| it.native_id), Some(Some(id)))?;
             let native = version
                 .is_at_least(11)
                 .then_some(InnerTid(account.native_id));
             same("native id", state.native_thread_id, native)?;
-            same("gil", state.gil, Gil::Neither)?;
+            let gil = match runtime.build() {
+                Build::Default => Gil::Neither,
+                Build::FreeThreaded => Gil::NoGil,
+            };
+            same("gil", state.gil, gil)?;
+            let detached = version.is_at_least(13).then_some(Attachment::Detached);
+            same("attachment", state.attachment, detached)?;
             let holder = runtime.gil_holder(memory, state.interpreter);
             same("holder", holder, Ok(None))?;
             same(
@@ -254,52 +264,6 @@ fn the_hops_from_a_thread_lead_to_its_state() {
             same("state", got, Ok(state.addr.0))?;
         }
         Ok(format!("hops {:?}", plan.state.hops))
-    });
-}
-
-#[test]
-fn the_thread_that_runs_python_holds_the_gil() {
-    on_every_python(|python| {
-        let target = Target::start(python, HOLDS_THE_GIL, &[])?;
-        let memory = target.memory()?;
-        let runtime = attach(&memory)?;
-        let plan = plan(&runtime, &memory, 512)?;
-        until(|| {
-            let states = runtime.thread_states(&memory);
-            let state = states.map_err(|error| error.to_string())?[0];
-            let holder = runtime.gil_holder(&memory, state.interpreter);
-            let by_word = |word: u32, mask: u32| {
-                let word = RemoteAddr(state.addr.0).plus(word.into());
-                memory.u32(word).map(|word| word & mask != 0)
-            };
-            let by_plan = match plan.flag.gil {
-                profiler_common::plan::GIL_BY_HOLDER => {
-                    memory.u64(RemoteAddr(plan.state.holder_addr)) == Ok(state.addr.0)
-                }
-                _ => by_word(plan.flag.gil_word, plan.flag.gil_mask) == Ok(true),
-            };
-            Ok(holder == Ok(Some(state.addr)) && state.gil == Gil::Holds && by_plan)
-        })?;
-        Ok("holds".to_owned())
-    });
-}
-
-#[test]
-fn a_running_collection_is_seen() {
-    on_every_python(|python| {
-        let target = Target::start(python, HOLDS_THE_GIL, &["collect"])?;
-        let memory = target.memory()?;
-        let runtime = attach(&memory)?;
-        let plan = plan(&runtime, &memory, 512)?;
-        let interpreters = runtime.interpreters(&memory);
-        let main = interpreters.map_err(|error| error.to_string())?[0];
-        until(|| Ok(runtime.collecting(&memory, main) == Ok(true)))?;
-        let place = match plan.flag.gc_addr {
-            0 => RemoteAddr::from(main).plus(plan.flag.gc_in_interp.into()),
-            addr => RemoteAddr(addr),
-        };
-        until(|| Ok(memory.u32(place) == Ok(1)))?;
-        Ok("collects".to_owned())
     });
 }
 

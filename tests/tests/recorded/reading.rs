@@ -56,9 +56,10 @@ pub(crate) struct Reading {
 pub(crate) fn facts_of(found: &Found) -> BTreeMap<String, String> {
     let hops: Vec<String> = found.gilstate_hops.iter().map(i64::to_string).collect();
     let Version { minor, patch, .. } = found.version;
+    let suffix = if found.free_threaded { "t" } else { "" };
     [
         ("runtime", found.runtime.to_string()),
-        ("python", format!("3.{minor}.{patch}")),
+        ("python", format!("3.{minor}.{patch}{suffix}")),
         ("image", found.image.clone()),
         ("found_by", format!("{:?}", found.by)),
         ("libc", format!("{:?}", found.libc)),
@@ -71,14 +72,16 @@ pub(crate) fn facts_of(found: &Found) -> BTreeMap<String, String> {
 /// The find that the facts of an image were made from; none when one is missing or odd.
 pub(crate) fn found(facts: &BTreeMap<String, String>) -> Option<Found> {
     let fact = |key: &str| facts.get(key).map(String::as_str);
-    let mut version = fact("python")?
+    let python = fact("python")?;
+    let mut version = python
+        .trim_end_matches('t')
         .split('.')
         .map(|part| part.parse::<u8>().ok());
     let mut part = || version.next().flatten();
     Some(Found {
         runtime: RemoteAddr(hex(fact("runtime")?)?),
         version: Version::release(part()?, part()?, part()?),
-        free_threaded: false,
+        free_threaded: python.ends_with('t'),
         image: fact("image")?.to_owned(),
         by: match fact("found_by")? {
             "Symbol" => FoundBy::Symbol,
@@ -154,7 +157,7 @@ pub(crate) fn read(
         });
         threads.push(ThreadReading {
             state,
-            name: names.get(&state.pthread_id).cloned(),
+            name: names.get(&state.pthread_id).map(|it| it.name.clone()),
             thread: found.map(|found| {
                 let rungs = found.matched_by.iter().map(|rung| rung.key());
                 (found.tid, rungs.collect())
@@ -215,8 +218,9 @@ impl fmt::Display for Reading {
         let found = self.runtime.found();
         writeln!(
             f,
-            "CPython {}, its runtime found by {:?}, {:?}",
+            "CPython {}{}, its runtime found by {:?}, {:?}",
             self.runtime.version(),
+            if found.free_threaded { "t" } else { "" },
             found.by,
             found.libc
         )?;

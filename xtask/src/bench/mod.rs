@@ -21,6 +21,7 @@ mod switches;
 mod torn;
 mod wall;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -130,15 +131,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The newest interpreter of each minor version, or of those that were named.
+/// The newest interpreter of each minor version and build, or of those that were named.
 fn chosen(minors: &[String]) -> Result<Vec<Python>> {
-    let mut found: Vec<Python> = pythons::all().to_vec();
-    found.reverse();
-    found.dedup_by_key(|python| python.minor());
-    found.reverse();
+    let newest = pythons::all().iter().map(|it| (it.series(), it));
+    let newest: BTreeMap<String, &Python> = newest.collect();
+    let mut found: Vec<Python> = newest.into_values().cloned().collect();
+    found.sort_by_key(|python| (python.version, python.free_threaded));
     if !minors.is_empty() {
-        let name = |python: &Python| format!("{}.{}", python.version.0, python.version.1);
-        found.retain(|python| minors.contains(&name(python)));
+        found.retain(|python| minors.contains(&python.series()));
     }
     ensure!(!found.is_empty(), "no interpreter of {}", minors.join(", "));
     Ok(found)

@@ -2,6 +2,7 @@
 //! up, and that none of the others is a stack that never was.
 
 use anyhow::Result;
+use tests::profile::Entry;
 use tests::profiler::Running;
 use tests::pythons::Python;
 use tests::target::Target;
@@ -34,6 +35,13 @@ fn switching(python: &Python, rate: &str, duration: &str, report: &mut Report) -
     report.plain(&case, "looks off the CPU", ledger.looks as f64, "");
     let moved = 100.0 * ledger.moved as f64 / ledger.looks.max(1) as f64;
     report.bounded(&case, "moved", moved, "%", Bound::AtMost(2.0));
+    let time = |counts: fn(&Entry) -> bool| -> u64 {
+        let counted = profile.entries.iter().filter(|entry| counts(entry));
+        counted.map(|entry| entry.weight_ns).sum()
+    };
+    let unmet = time(|entry| entry.frames_from == "none");
+    let unmet = 100.0 * unmet as f64 / time(|_| true).max(1) as f64;
+    report.plain(&case, "time without a stack", unmet, "%");
     let exact = profile.folded(|entry| entry.frames_from != "estimated");
     let torn = exact.torn(&target.pairs());
     report.plain(&case, "stacks judged", torn.known as f64, "");

@@ -44,7 +44,7 @@ pub(super) enum Clock {
 /// A target that does counted work, and the clock by which it may be slower only so much.
 pub(super) struct Work<'a> {
     pub(super) script: &'a str,
-    pub(super) argument: &'a str,
+    pub(super) arguments: &'a [&'a str],
     pub(super) case: String,
     pub(super) judged_by: Clock,
 }
@@ -64,7 +64,7 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     for depth in ["20", "100"] {
         let work = Work {
             script: "count_work.py",
-            argument: depth,
+            arguments: &[depth],
             case: format!("depth {depth}"),
             judged_by: Clock::Cpu,
         };
@@ -80,7 +80,7 @@ pub(super) fn paired(
     of: &Work<'_>,
     report: &mut Report,
 ) -> Result<()> {
-    let mut target = Target::start(setting.python()?, of.script, &[of.argument])?;
+    let mut target = Target::start(setting.python()?, of.script, of.arguments)?;
     let units = calibrated(&mut target, setting.pick(0.5, 2.0))?;
     let mut cpu = Vec::new();
     let wall = measure::ratios(sides, setting.pick(4, 15), |side| {

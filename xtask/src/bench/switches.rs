@@ -13,9 +13,11 @@ use super::{Setting, measure};
 const SLOWER: f64 = 1.03;
 
 pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
-    for kind in ["threads", "processes"] {
+    let kinds: [&[&str]; 3] = [&["threads"], &["processes"], &["threads", "one_cpu"]];
+    for kind in kinds {
+        let name = kind.join(" ");
         for mode in ["cpu", "wall"] {
-            each(setting, kind, mode, report).with_context(|| format!("{mode}, {kind}"))?;
+            each(setting, kind, mode, report).with_context(|| format!("{mode}, {name}"))?;
         }
         let sides = [
             Side::Nobody,
@@ -27,8 +29,8 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         ];
         let work = Work {
             script: "pipe_ping_pong.py",
-            argument: kind,
-            case: format!("pipe, {kind}"),
+            arguments: kind,
+            case: format!("pipe, {name}"),
             judged_by: Clock::Wall,
         };
         let _off = BpfStats::switch(false)?;
@@ -38,8 +40,8 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
 }
 
 /// The kernel programs' time for each of their runs; nearly all of those are switches.
-fn each(setting: &Setting, kind: &str, mode: &str, report: &mut Report) -> Result<()> {
-    let mut target = Target::start(setting.python()?, "pipe_ping_pong.py", &[kind])?;
+fn each(setting: &Setting, kind: &[&str], mode: &str, report: &mut Report) -> Result<()> {
+    let mut target = Target::start(setting.python()?, "pipe_ping_pong.py", kind)?;
     let mut costs = Vec::new();
     for _ in 0..setting.pick(2, 5) {
         let mut profiler = Running::on(target.pid(), &["--mode", mode])?;
@@ -52,7 +54,7 @@ fn each(setting: &Setting, kind: &str, mode: &str, report: &mut Report) -> Resul
         let runs = cost.bpf_runs.context("no runs")?;
         costs.push((all - tick) as f64 / runs.max(1) as f64);
     }
-    let case = format!("pipe, {kind}, {mode}");
+    let case = format!("pipe, {}, {mode}", kind.join(" "));
     let cost = measure::median(&costs);
     report.plain(&case, "kernel programs but the tick, a run", cost, "ns");
     Ok(())

@@ -5,7 +5,8 @@
 pub(super) struct Field {
     /// Its name in the table.
     pub(super) name: &'static str,
-    /// `group.field` of the layouts file; the first that is there counts.
+    /// `group.field` of the layouts file, `+` a number for a field within that one; the first
+    /// that is there counts.
     pub(super) measured: &'static [&'static str],
     /// C expressions; the first that compiles counts. `S:` before a type and a field stands for
     /// the mask of a bit field within a word of a structure.
@@ -88,12 +89,14 @@ pub(super) const GROUPS: &[Group] = &[
             must("modules", &["interp.modules"], &["offsetof(PyInterpreterState, imports.modules)", "offsetof(PyInterpreterState, modules)"]),
             may("gil", &["interp.ceval_gil"], &["offsetof(PyInterpreterState, ceval.gil)"]),
             may("gc_collecting", &["interp.gc_collecting"], &["offsetof(PyInterpreterState, gc.collecting)"]),
+            may("world_stopper", &["interp.stoptheworld+16"], &["offsetof(PyInterpreterState, stoptheworld.requester)"]),
         ],
     },
     Group {
         name: "gil",
         rust: "GilFields",
         fields: &[
+            may("enabled", &["gil.enabled"], &["offsetof(struct _gil_runtime_state, enabled)"]),
             must("last_holder", &["gil.last_holder"], &["offsetof(struct _gil_runtime_state, last_holder)"]),
             must("locked", &["gil.locked"], &["offsetof(struct _gil_runtime_state, locked)"]),
             must("size", &["gil.size"], &["sizeof(struct _gil_runtime_state)"]),
@@ -114,6 +117,7 @@ pub(super) const GROUPS: &[Group] = &[
             may("status_holds_gil_mask", &["tstate_status_mask.holds_gil"], &["S:PyThreadState:_status:holds_gil"]),
             may("holds_gil", &["tstate.holds_gil"], &["offsetof(PyThreadState, holds_gil)"]),
             may("gil_requested", &["tstate.gil_requested"], &["offsetof(PyThreadState, gil_requested)"]),
+            may("state", &["tstate.state"], &["offsetof(PyThreadState, state)"]),
             may("exc_info", &["tstate.exc_info"], &["offsetof(PyThreadState, exc_info)"]),
             may("exc_state", &["tstate.exc_state"], &["offsetof(PyThreadState, exc_state)"]),
         ],
@@ -152,6 +156,7 @@ pub(super) const GROUPS: &[Group] = &[
             must("linetable", &["code.co_linetable"], &["offsetof(PyCodeObject, co_linetable)", "offsetof(PyCodeObject, co_lnotab)"]),
             may("code_adaptive", &["code.co_code_adaptive"], &["offsetof(PyCodeObject, co_code_adaptive)"]),
             may("first_traceable", &["code.co_firsttraceable"], &["offsetof(PyCodeObject, _co_firsttraceable)"]),
+            may("copies", &["code.co_tlbc"], &["offsetof(PyCodeObject, co_tlbc)"]),
         ],
     },
     Group {

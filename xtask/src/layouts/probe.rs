@@ -6,12 +6,13 @@ use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 
+use super::Series;
 use super::fields::{GROUPS, HEADERS};
 use super::table::{Table, Values};
 
 /// An interpreter's release and where its headers are.
 pub(super) struct Headers {
-    pub(super) minor: u8,
+    pub(super) series: Series,
     pub(super) patch: u8,
     folders: Vec<PathBuf>,
 }
@@ -19,8 +20,7 @@ pub(super) struct Headers {
 /// Asks the interpreter itself.
 pub(super) fn headers_of(python: &str) -> anyhow::Result<Headers> {
     const ASK: &str = "import sys, sysconfig as s\n\
-        assert not s.get_config_var('Py_GIL_DISABLED'), 'a free-threaded build'\n\
-        print(sys.version_info[1], sys.version_info[2])\n\
+        print(sys.version_info[1], sys.version_info[2], s.get_config_var('Py_GIL_DISABLED') or 0)\n\
         print(s.get_path('include'))\nprint(s.get_path('platinclude'))";
     let mut words = python.split_whitespace();
     let program = words.next().context("--python needs a command")?;
@@ -36,9 +36,19 @@ pub(super) fn headers_of(python: &str) -> anyhow::Result<Headers> {
     );
     let text = String::from_utf8(output.stdout).context("a path that is not UTF-8")?;
     let mut lines = text.lines();
-    let mut numbers = lines.next().unwrap_or_default().split(' ').map(str::parse);
-    let (Some(Ok(minor)), Some(Ok(patch))) = (numbers.next(), numbers.next()) else {
+    let mut numbers = lines
+        .next()
+        .unwrap_or_default()
+        .split(' ')
+        .map(str::parse::<u8>);
+    let (Some(Ok(minor)), Some(Ok(patch)), Some(Ok(free))) =
+        (numbers.next(), numbers.next(), numbers.next())
+    else {
         bail!("`{python}` answered with something else than its version");
+    };
+    let series = Series {
+        minor,
+        free_threaded: free == 1,
     };
     let folders: Vec<_> = lines.map(PathBuf::from).collect();
     ensure!(
@@ -48,7 +58,7 @@ pub(super) fn headers_of(python: &str) -> anyhow::Result<Headers> {
         "`{python}` has no headers in {folders:?}: install its development package"
     );
     Ok(Headers {
-        minor,
+        series,
         patch,
         folders,
     })

@@ -11,7 +11,7 @@ use super::budget::Budget;
 use super::images::Image;
 use crate::cpython::layout::{self, Layout};
 use crate::cpython::objects::word_at;
-use crate::cpython::version::Version;
+use crate::cpython::version::{Build, Version};
 use crate::target::{Memory, Piece};
 use crate::words::RemoteAddr;
 
@@ -42,7 +42,7 @@ pub(super) fn scan(
     if !is_for(version) {
         return None;
     }
-    let layout = layout::of_version(version)?;
+    let layout = layout::of_version(version, Build::Default)?;
     let mut left = MAX_DATA;
     let mut buffer = vec![0; CHUNK as usize];
     for region in data_of(files, image) {

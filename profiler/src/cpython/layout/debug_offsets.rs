@@ -370,6 +370,10 @@ pub fn overlay(layout: &mut Layout, version: Version, bytes: &[u8]) -> Result<()
     // The collector's fields count from the start of its own structure.
     let collecting = table.get("interpreter", "gc")? + table.get("gc", "collecting")?;
     layout.interp.gc_collecting = Some(collecting);
+    if layout.gil.enabled.is_some() {
+        // Unlike its neighbours in the table it counts from the start of the GIL's structure.
+        layout.gil.enabled = Some(table.get("interpreter", "gil_runtime_state_enabled")?);
+    }
 
     let before = layout.tstate;
     layout.tstate.next = table.get("thread", "next")?;
@@ -379,12 +383,17 @@ pub fn overlay(layout: &mut Layout, version: Version, bytes: &[u8]) -> Result<()
     layout.tstate.native_thread_id = Some(table.get("thread", "native_thread_id")?);
     let status = table.get("thread", "status")?;
     layout.tstate.status = Some(status);
+    // Ints of the same version's state that have no entry keep their distance from that word.
+    let beside = |field: Option<u32>| {
+        let (field, before) = (field?, before.status?);
+        Some(status + field.saturating_sub(before))
+    };
+    layout.tstate.state = beside(layout.tstate.state);
     if version.is_at_least(15) {
         layout.tstate.holds_gil = Some(table.get("thread", "holds_gil")?);
         layout.tstate.gil_requested = Some(table.get("thread", "gil_requested")?);
-    } else if let (Some(holds_gil), Some(before)) = (layout.tstate.holds_gil, before.status) {
-        // 3.14 has the int but no entry for it: it keeps its distance from the status word.
-        layout.tstate.holds_gil = Some(status + holds_gil.saturating_sub(before));
+    } else {
+        layout.tstate.holds_gil = beside(layout.tstate.holds_gil);
     }
     // Of the stack of exceptions it has the oldest entry, from 3.15 on. The pointer to the newest
     // lies among these two, and is believed to be where it was measured if they are.
@@ -408,6 +417,9 @@ pub fn overlay(layout: &mut Layout, version: Version, bytes: &[u8]) -> Result<()
     layout.code.qualname = Some(table.get("code", "qualname")?);
     layout.code.linetable = table.get("code", "linetable")?;
     layout.code.code_adaptive = Some(table.get("code", "co_code_adaptive")?);
+    if layout.code.copies.is_some() {
+        layout.code.copies = Some(table.get("code", "co_tlbc")?);
+    }
 
     layout.object.size = table.get("object", "size")?;
     layout.object.ob_type = table.get("object", "ob_type")?;

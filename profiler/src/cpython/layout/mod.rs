@@ -7,17 +7,20 @@
 
 pub mod debug_offsets;
 #[cfg(test)]
-mod recorded;
+pub(super) mod recorded;
 mod v3_10;
 mod v3_11;
 mod v3_12;
 mod v3_13;
+mod v3_13t;
 mod v3_14;
+mod v3_14t;
 mod v3_15;
+mod v3_15t;
 mod v3_8;
 mod v3_9;
 
-use super::version::Version;
+use super::version::{Build, Version};
 
 /// The oldest minor version with a table.
 pub const OLDEST_MINOR: u8 = 8;
@@ -99,10 +102,14 @@ groups! {
         gil: Option<u32>,
         /// Not 0 while collecting (3.9+).
         gc_collecting: Option<u32>,
+        /// The thread state that has stopped all others of the interpreter, 0 for none (3.13+).
+        world_stopper: Option<u32>,
     }
 
     /// `struct _gil_runtime_state`.
     GilFields {
+        /// An int: not 0 while there is a GIL (free-threaded builds alone).
+        enabled: Option<u32>,
         /// The thread state that took the GIL last.
         last_holder: u32,
         /// 1 while it is held.
@@ -135,6 +142,8 @@ groups! {
         holds_gil: Option<u32>,
         /// An int: asks for the GIL (3.15+).
         gil_requested: Option<u32>,
+        /// An int: detached, attached, stopped (3.13+).
+        state: Option<u32>,
         /// Pointer to the newest entry of the stack of exceptions that are being handled.
         exc_info: Option<u32>,
         /// The oldest entry of it, embedded.
@@ -187,6 +196,8 @@ groups! {
         code_adaptive: Option<u32>,
         /// Index of the first instruction of which the frame counts as begun (3.11+).
         first_traceable: Option<u32>,
+        /// Pointer to the list of the threads' copies of the bytecode (free-threaded 3.14+).
+        copies: Option<u32>,
     }
 
     /// A compact str.
@@ -301,13 +312,13 @@ pub struct PatchRange {
     pub layout: Layout,
 }
 
-/// The measured layout of a GIL build of `version`; none when the minor version has no table.
+/// The measured layout of a build of `version`; none when there is no table for it.
 ///
 /// A patch release newer than the table gets the newest range: fields that matter to walking
 /// have never moved within a minor version, and the checks at attaching would show it.
 #[must_use]
-pub fn of_version(version: Version) -> Option<Layout> {
-    let ranges = ranges(version)?;
+pub fn of_version(version: Version, build: Build) -> Option<Layout> {
+    let ranges = ranges(version, build)?;
     ranges
         .iter()
         .find(|range| (range.first..=range.last).contains(&version.patch))
@@ -315,19 +326,22 @@ pub fn of_version(version: Version) -> Option<Layout> {
         .map(|range| range.layout)
 }
 
-fn ranges(version: Version) -> Option<&'static [PatchRange]> {
+fn ranges(version: Version, build: Build) -> Option<&'static [PatchRange]> {
     if version.major != 3 {
         return None;
     }
-    Some(match version.minor {
-        8 => v3_8::RANGES,
-        9 => v3_9::RANGES,
-        10 => v3_10::RANGES,
-        11 => v3_11::RANGES,
-        12 => v3_12::RANGES,
-        13 => v3_13::RANGES,
-        14 => v3_14::RANGES,
-        15 => v3_15::RANGES,
+    Some(match (version.minor, build) {
+        (8, Build::Default) => v3_8::RANGES,
+        (9, Build::Default) => v3_9::RANGES,
+        (10, Build::Default) => v3_10::RANGES,
+        (11, Build::Default) => v3_11::RANGES,
+        (12, Build::Default) => v3_12::RANGES,
+        (13, Build::Default) => v3_13::RANGES,
+        (13, Build::FreeThreaded) => v3_13t::RANGES,
+        (14, Build::Default) => v3_14::RANGES,
+        (14, Build::FreeThreaded) => v3_14t::RANGES,
+        (15, Build::Default) => v3_15::RANGES,
+        (15, Build::FreeThreaded) => v3_15t::RANGES,
         _ => return None,
     })
 }
@@ -339,27 +353,31 @@ mod tests {
     #[test]
     fn every_supported_minor_version_has_ranges_without_gaps() {
         for minor in OLDEST_MINOR..=NEWEST_MINOR {
-            let ranges = ranges(Version::release(3, minor, 0)).expect("a table");
-            let mut next = 0;
-            for range in ranges {
-                assert_eq!(range.first, next, "3.{minor}");
-                assert!(range.first <= range.last, "3.{minor}");
-                next = range.last + 1;
+            for build in [Build::Default, Build::FreeThreaded] {
+                let ranges = ranges(Version::release(3, minor, 0), build);
+                assert_eq!(ranges.is_none(), minor < 13 && build != Build::Default);
+                let mut next = 0;
+                for range in ranges.unwrap_or_default() {
+                    assert_eq!(range.first, next, "3.{minor} {build:?}");
+                    assert!(range.first <= range.last, "3.{minor} {build:?}");
+                    next = range.last + 1;
+                }
             }
         }
     }
 
     #[test]
     fn a_patch_release_newer_than_the_table_gets_the_newest_layout() {
-        let newest = of_version(Version::release(3, 14, 250));
-        assert_eq!(newest, of_version(Version::release(3, 14, 10)));
-        assert_ne!(newest, of_version(Version::release(3, 14, 0)));
+        let of = |patch| of_version(Version::release(3, 14, patch), Build::Default);
+        assert_eq!(of(250), of(10));
+        assert_ne!(of(250), of(0));
     }
 
     #[test]
     fn versions_outside_the_tables_have_no_layout() {
-        assert_eq!(of_version(Version::release(3, OLDEST_MINOR - 1, 0)), None);
-        assert_eq!(of_version(Version::release(3, NEWEST_MINOR + 1, 0)), None);
-        assert_eq!(of_version(Version::release(2, 12, 0)), None);
+        let of = |major, minor| of_version(Version::release(major, minor, 0), Build::Default);
+        assert_eq!(of(3, OLDEST_MINOR - 1), None);
+        assert_eq!(of(3, NEWEST_MINOR + 1), None);
+        assert_eq!(of(2, 12), None);
     }
 }

@@ -43,8 +43,10 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             modules: 888,
             gil: None,
             gc_collecting: Some(848),
+            world_stopper: None,
         },
         gil: GilFields {
+            enabled: None,
             last_holder: 8,
             locked: 16,
             size: 208,
@@ -61,6 +63,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             status_holds_gil_mask: None,
             holds_gil: None,
             gil_requested: None,
+            state: None,
             exc_info: Some(120),
             exc_state: Some(320),
         },
@@ -87,6 +90,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             linetable: 136,
             code_adaptive: Some(184),
             first_traceable: Some(168),
+            copies: None,
         },
         unicode: UnicodeFields {
             length: 16,

@@ -43,8 +43,10 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             modules: 7656,
             gil: Some(16),
             gc_collecting: Some(7600),
+            world_stopper: Some(10744),
         },
         gil: GilFields {
+            enabled: None,
             last_holder: 8,
             locked: 16,
             size: 208,
@@ -61,6 +63,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             status_holds_gil_mask: Some(32),
             holds_gil: None,
             gil_requested: None,
+            state: Some(40),
             exc_info: Some(120),
             exc_state: Some(256),
         },
@@ -87,6 +90,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             linetable: 136,
             code_adaptive: Some(200),
             first_traceable: Some(184),
+            copies: None,
         },
         unicode: UnicodeFields {
             length: 16,

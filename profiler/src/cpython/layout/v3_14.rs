@@ -44,8 +44,10 @@ pub(super) const RANGES: &[PatchRange] = &[
                 modules: 7664,
                 gil: Some(16),
                 gc_collecting: Some(7600),
+                world_stopper: Some(10792),
             },
             gil: GilFields {
+                enabled: None,
                 last_holder: 8,
                 locked: 16,
                 size: 208,
@@ -62,6 +64,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 status_holds_gil_mask: None,
                 holds_gil: Some(36),
                 gil_requested: None,
+                state: Some(44),
                 exc_info: Some(120),
                 exc_state: Some(256),
             },
@@ -88,6 +91,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 linetable: 136,
                 code_adaptive: Some(208),
                 first_traceable: Some(192),
+                copies: None,
             },
             unicode: UnicodeFields {
                 length: 16,
@@ -156,8 +160,10 @@ pub(super) const RANGES: &[PatchRange] = &[
                 modules: 7688,
                 gil: Some(16),
                 gc_collecting: Some(7600),
+                world_stopper: Some(10816),
             },
             gil: GilFields {
+                enabled: None,
                 last_holder: 8,
                 locked: 16,
                 size: 208,
@@ -174,6 +180,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 status_holds_gil_mask: None,
                 holds_gil: Some(36),
                 gil_requested: None,
+                state: Some(44),
                 exc_info: Some(120),
                 exc_state: Some(256),
             },
@@ -200,6 +207,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 linetable: 136,
                 code_adaptive: Some(208),
                 first_traceable: Some(192),
+                copies: None,
             },
             unicode: UnicodeFields {
                 length: 16,

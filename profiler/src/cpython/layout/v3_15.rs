@@ -43,8 +43,10 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             modules: 7592,
             gil: Some(16),
             gc_collecting: Some(7512),
+            world_stopper: Some(10792),
         },
         gil: GilFields {
+            enabled: None,
             last_holder: 8,
             locked: 16,
             size: 208,
@@ -61,6 +63,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             status_holds_gil_mask: None,
             holds_gil: Some(36),
             gil_requested: Some(40),
+            state: Some(48),
             exc_info: Some(144),
             exc_state: Some(288),
         },
@@ -87,6 +90,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             linetable: 136,
             code_adaptive: Some(208),
             first_traceable: Some(192),
+            copies: None,
         },
         unicode: UnicodeFields {
             length: 16,

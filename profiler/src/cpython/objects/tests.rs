@@ -2,11 +2,15 @@
 
 use super::*;
 use crate::cpython::fake::Fake;
-use crate::cpython::{Version, layout};
+use crate::cpython::{Build, Version, layout};
 
 fn layouts() -> impl Iterator<Item = Layout> {
     let minors = layout::OLDEST_MINOR..=layout::NEWEST_MINOR;
-    minors.map(|minor| layout::of_version(Version::release(3, minor, 0)).expect("a table"))
+    let builds = [Build::Default, Build::FreeThreaded].into_iter();
+    builds.flat_map(move |build| {
+        let of = move |minor| layout::of_version(Version::release(3, minor, 0), build);
+        minors.clone().filter_map(of)
+    })
 }
 
 fn string(fake: &mut Fake, layout: &Layout) -> Result<String, ObjectError> {

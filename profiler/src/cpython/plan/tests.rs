@@ -45,15 +45,42 @@ fn the_plan_of_3_12() {
         gil_mask: 0x10,
         gil_wanted: NO_FIELD,
         gc_in_interp: 312,
-        exc_previous: 0,
+        world_stopper: NO_FIELD,
         gc_addr: 0,
         exc_info: NO_FIELD,
         exc_value: 0,
+        exc_previous: 0,
+        _pad: 0,
         none_addr: 0,
     };
     assert_eq!((plan.since_ns, plan.flags), (17, 4));
     assert_eq!((plan.walk, plan.state, plan.flag), (walk, state, flag));
     assert_ne!(fake.at("runtime"), RemoteAddr(0));
+}
+
+#[test]
+fn the_plan_of_3_14_without_the_gil() {
+    let (_, _, found) = Fake::python_3_14t();
+    let (fake, ..) = Fake::python_3_14t();
+    let runtime = Runtime::attach(found, &fake).expect("attached");
+    let plan = plan(&runtime, &fake, WISHES).expect("a plan");
+    let flag = FlagPlan {
+        gil: GIL_BY_WORD,
+        gil_word: 36,
+        gil_mask: u32::MAX,
+        gil_wanted: NO_FIELD,
+        gc_in_interp: 7600,
+        world_stopper: 10864,
+        gc_addr: 0,
+        exc_info: NO_FIELD,
+        exc_value: 0,
+        exc_previous: 0,
+        _pad: 0,
+        none_addr: 0,
+    };
+    assert_eq!(plan.flag, flag);
+    assert_eq!((plan.walk.frame_owner, plan.walk.frame_bytes), (78, 80));
+    assert_eq!(plan.walk.code_mask, !3);
 }
 
 fn check(libc: Libc, made: u32, key: u32, expected: &[i64]) {

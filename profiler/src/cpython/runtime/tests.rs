@@ -29,19 +29,51 @@ fn a_good_runtime_is_attached_to_and_tells_its_exact_version() {
 }
 
 #[test]
-fn versions_and_builds_that_are_not_supported_have_errors_of_their_own() {
+fn versions_that_are_not_supported_have_errors_of_their_own() {
     let (fake, _, found) = Fake::python_3_12();
-    let with = |minor, free_threaded| Found {
+    let with = |minor| Found {
         version: Version::release(3, minor, 0),
-        free_threaded,
         ..found.clone()
     };
-    let too_old = refused(&fake, with(7, false));
+    let too_old = refused(&fake, with(7));
     assert!(matches!(too_old, CpythonError::TooOld { .. }), "{too_old}");
-    let too_new = refused(&fake, with(16, false));
+    let too_new = refused(&fake, with(16));
     assert!(matches!(too_new, CpythonError::TooNew { .. }), "{too_new}");
-    let free = refused(&fake, with(14, true));
-    assert!(matches!(free, CpythonError::FreeThreaded { .. }), "{free}");
+}
+
+#[test]
+fn a_build_without_the_gil_says_so_until_the_gil_is_switched_on() {
+    let (mut fake, layout, found) = Fake::python_3_14t();
+    let fields = layout.tstate;
+    fake.int("thread", fields.state.expect("a state"), 1);
+    let runtime = Runtime::attach(found, &fake).expect("attached");
+    assert_eq!(runtime.build(), Build::FreeThreaded);
+    let state = |fake: &Fake| runtime.thread_states(fake).expect("states")[0];
+    let holder = |fake: &Fake, state: ThreadState| runtime.gil_holder(fake, state.interpreter);
+    let first = state(&fake);
+    assert_eq!(first.gil, Gil::NoGil);
+    assert_eq!(first.attachment, Some(Attachment::Attached));
+    assert_eq!(runtime.runs_with_gil(&fake), Ok(false));
+    assert_eq!(holder(&fake, first), Ok(None));
+    for (word, attachment) in [
+        (0, Attachment::Detached),
+        (2, Attachment::Stopped),
+        (3, Attachment::Ending),
+        (9, Attachment::Unknown(9)),
+    ] {
+        fake.int("thread", fields.state.expect("a state"), word);
+        assert_eq!(state(&fake).attachment, Some(attachment));
+    }
+
+    fake.int("gil", layout.gil.enabled.expect("3.13 or later"), u32::MAX);
+    fake.int("gil", layout.gil.locked, 1);
+    fake.point("gil", layout.gil.last_holder, "thread");
+    assert_eq!(runtime.runs_with_gil(&fake), Ok(true));
+    assert_eq!(state(&fake).gil, Gil::Neither);
+    fake.int("thread", fields.holds_gil.expect("3.14 or later"), 1);
+    let last = state(&fake);
+    assert_eq!(last.gil, Gil::Holds);
+    assert_eq!(holder(&fake, last), Ok(Some(last.addr)));
 }
 
 #[test]

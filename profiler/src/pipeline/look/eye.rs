@@ -29,6 +29,7 @@ pub(super) struct Eye<'a> {
     attached: &'a Attached,
     runtime: &'a Runtime,
     gils: Vec<GilLock>,
+    no_gil: bool,
     plan: Option<profiler_common::plan::Plan>,
     walker: Walker,
     resolver: Resolver,
@@ -44,6 +45,7 @@ struct Reading {
     left: Option<LeftCpu>,
     chain: Option<Chain>,
     state: Option<StateNow>,
+    /// Whether it collects, if it may; see [`Runtime::collects`].
     collecting: Option<bool>,
     /// The state that holds the GIL it waits for.
     behind: Option<ThreadStateAddr>,
@@ -64,6 +66,7 @@ impl<'a> Eye<'a> {
             attached,
             runtime,
             gils: runtime.gils(memory)?,
+            no_gil: runtime.runs_with_gil(memory) == Ok(false),
             plan: cpython::plan(runtime, memory, wishes),
             walker: Walker::default(),
             resolver: Resolver::new(runtime),
@@ -105,6 +108,7 @@ impl<'a> Eye<'a> {
             },
             waits_in: self.attached.process.waits_in(task.tid).ok().flatten(),
             gil,
+            attachment: reading.state.and_then(|now| now.attachment),
             behind: None,
             gc,
             handling: match (state, reading.state) {
@@ -146,10 +150,11 @@ impl<'a> Eye<'a> {
             let plan = self.plan.as_ref()?;
             stacks::walk_now(&mut self.walker, memory, plan, state)
         });
-        let state = state.and_then(|state| self.runtime.state_now(memory, state).ok());
-        let collecting = state.and_then(|state| {
-            let collecting = self.runtime.collecting(memory, state.interpreter);
-            collecting.ok()
+        let addr = state;
+        let state = addr.and_then(|addr| self.runtime.state_now(memory, addr).ok());
+        let collecting = addr.zip(state).and_then(|(addr, state)| {
+            let collecting = self.runtime.collects(memory, addr, state.interpreter);
+            collecting.ok().flatten()
         });
         let behind = match (activity, &place, state) {
             (Activity::Blocked(Wait::Gil), Some(place), _) => self.holder_at(place),
@@ -159,6 +164,8 @@ impl<'a> Eye<'a> {
             }
             _ => None,
         };
+        // Who takes it names itself a moment after it has locked it.
+        let behind = behind.filter(|holder| Some(*holder) != addr);
         // Last, for it is the proof of everything above.
         let exact = matches!(&presence, Presence::Off(off) if off.mark.still_holds());
         Reading {
@@ -190,6 +197,8 @@ impl<'a> Eye<'a> {
         let Some(now) = reading.state else {
             return if state.is_some() {
                 Gil::Unknown
+            } else if self.no_gil {
+                Gil::NoGil
             } else {
                 Gil::Neither
             };
@@ -246,12 +255,13 @@ impl<'a> Eye<'a> {
     }
 }
 
-/// The collector runs in whichever thread holds the GIL while the flag is up.
+/// The collector runs in whichever thread holds the GIL while the flag is up; where there is
+/// none, it was asked whose collection it is.
 fn gc(state: Option<ThreadStateAddr>, reading: &Reading, gil: Gil) -> Gc {
     match (state, reading.collecting, gil) {
         (None, ..) => Gc::Idle,
         (_, None, _) | (_, Some(true), Gil::Unknown) => Gc::Unknown,
-        (_, Some(true), Gil::Holds) => Gc::Collecting,
+        (_, Some(true), Gil::Holds | Gil::NoGil) => Gc::Collecting,
         (_, Some(_), _) => Gc::Idle,
     }
 }

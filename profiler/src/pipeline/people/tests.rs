@@ -128,10 +128,14 @@ impl PythonWitness for Old {
         &self,
         _: &dyn Memory,
         wanted: &dyn Fn(PthreadId) -> bool,
-    ) -> FxHashMap<PthreadId, String> {
+    ) -> FxHashMap<PthreadId, ThreadName> {
         let ids = (1..=4).map(block).chain([FIRST]);
         let ids = ids.filter(|id| wanted(*id));
-        ids.map(|id| (id, format!("Python's {id}"))).collect()
+        let named = |id| ThreadName {
+            name: format!("Python's {id}"),
+            native_id: None,
+        };
+        ids.map(|id| (id, named(id))).collect()
     }
 }
 

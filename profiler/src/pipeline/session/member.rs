@@ -18,12 +18,12 @@ use crate::{
         books::Gone,
         hold::Hold,
         people::{self, People, Stranger},
-        sampler,
+        sampler::{self, Lock},
         search::Search,
         settings::Walk,
         stacks::{self, ChainId},
     },
-    sample::{FramesFrom, Gc, Sample},
+    sample::{FramesFrom, Gc, Gil, Sample},
     stack::StackId,
     target::Memory,
     wire::{ExitStatus, Tick, Times},
@@ -157,6 +157,7 @@ impl Member {
                 plan: python.plan,
                 stacks: python.stacks.heir(living),
                 gils: python.gils.clone(),
+                lock: python.lock,
             });
             child.states_wanted = lacks_ways(&python.plan);
         }
@@ -265,12 +266,12 @@ impl Member {
             let whole = kit.settings.mode.looks_off_cpu();
             self.people.weigh(tick, kit.settings.period(), whole)
         };
-        let known = self.python.is_some();
+        let lock = self.python.as_ref().map_or(Lock::Unknown, |it| it.lock);
         let in_gil = |futex| {
             let gils = self.python.iter().flat_map(|python| &python.gils);
             gils.into_iter().any(|gil| gil.contains(futex))
         };
-        let sample = sampler::sample(tick, weight, known, in_gil);
+        let sample = sampler::sample(tick, weight, lock, in_gil);
         let (frames, from) = self.frames(kit, tick, state, sample.gc == Gc::Collecting);
         self.pending.push(Pending {
             thread,
@@ -278,6 +279,14 @@ impl Member {
             sample,
             from,
         });
+    }
+
+    /// What a thread has to do with the GIL: `otherwise`, but where there is none.
+    pub(super) fn gil_or(&self, otherwise: Gil) -> Gil {
+        match &self.python {
+            Some(python) if python.lock == Lock::NoGil => Gil::NoGil,
+            _ => otherwise,
+        }
     }
 
     fn frames(
@@ -386,6 +395,7 @@ impl Member {
                     .restated(memory, &mut kit.builder, id, &changed)
             });
             python.stacks.settle(&changed);
+            python.ask_for_lock(memory);
         }
     }
 

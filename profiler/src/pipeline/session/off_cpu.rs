@@ -178,8 +178,8 @@ impl Member {
         if account.thread_state != 0 {
             return Some(ThreadStateAddr(account.thread_state));
         }
-        let id = PthreadId(account.tls_base);
-        self.off.states.get(&id).copied()
+        let id = Some(PthreadId(account.tls_base)).filter(|id| id.0 != 0);
+        self.off.states.get(&id?).copied()
     }
 
     /// Read the list of thread states again if this thread may be on it.
@@ -214,7 +214,7 @@ impl Member {
             stack: StackId(0),
             frames_from: FramesFrom::None,
             wait: Wait::Unknown,
-            gil: Gil::Neither,
+            gil: self.gil_or(Gil::Neither),
             gc: Gc::Idle,
             handling: Handling::Unknown,
             behind: None,
@@ -237,10 +237,12 @@ impl Member {
             {
                 met.gil = facts.gil;
                 met.handling = facts.handling;
-                if facts.gil == Gil::Holds
-                    && runtime.collecting(memory, facts.interpreter) == Ok(true)
-                {
-                    met.gc = Gc::Collecting;
+                if matches!(facts.gil, Gil::Holds | Gil::NoGil) {
+                    met.gc = match runtime.collects(memory, state, facts.interpreter) {
+                        Ok(Some(true)) => Gc::Collecting,
+                        Ok(Some(false)) => Gc::Idle,
+                        Ok(None) | Err(_) => Gc::Unknown,
+                    };
                 }
                 chain = stacks::walk_now(&mut kit.walker, memory, plan, state);
                 if let Some((futex, is_wait)) = futex_of(syscall_of(account), account.off_args)
@@ -249,6 +251,8 @@ impl Member {
                     // Who has just let it go may want it again, or be on the way to block.
                     met.gil = if is_wait { Gil::Waits } else { Gil::Unknown };
                     let holder = runtime.holder_of(memory, gil).ok().flatten();
+                    // Who takes it names itself a moment after it has locked it.
+                    let holder = holder.filter(|holder| *holder != state);
                     met.behind = holder.and_then(|state| self.people.by_state(state));
                 }
             }
@@ -263,7 +267,11 @@ impl Member {
         }
         let Some(chain) = chain else {
             let ip = RemoteAddr(account.off_ip);
-            met.stack = stacks::native_stack(&mut kit.builder, &mut kit.symbols, self.pid, ip);
+            met.stack = if ip == RemoteAddr(0) && account.on_cpu_ns == 0 {
+                stacks::unborn_stack(&mut kit.builder)
+            } else {
+                stacks::native_stack(&mut kit.builder, &mut kit.symbols, self.pid, ip)
+            };
             return Some((met, None));
         };
         let python = self.python.as_mut()?;
@@ -302,7 +310,7 @@ impl Member {
                 let gils = self.python.as_ref().map(|python| &python.gils);
                 gils.is_some_and(|gils| gils.iter().any(|gil| gil.contains(futex)))
             }),
-            gil: Gil::Unknown,
+            gil: self.gil_or(Gil::Unknown),
             gc: Gc::Unknown,
             handling: Handling::Unknown,
             behind: None,
@@ -317,10 +325,16 @@ impl Member {
 
 /// How a look that was due at that time came upon a thread.
 const fn meeting(account: &Account, due: MonotonicNs) -> Meeting {
+    // What began after the look was due is met as it is now.
+    let asked = if account.since >= due.0 {
+        u64::MAX
+    } else {
+        due.0
+    };
     if account.off_state == 0 && account.since >= due.0 {
         // More likely than not it was us who took its CPU.
         Meeting::Preempted
-    } else if account.off_state == 0 || (account.woken_ns != 0 && account.woken_ns <= due.0) {
+    } else if account.off_state == 0 || (account.woken_ns != 0 && account.woken_ns <= asked) {
         Meeting::Runnable
     } else {
         Meeting::Blocked
@@ -330,4 +344,35 @@ const fn meeting(account: &Account, due: MonotonicNs) -> Meeting {
 /// The system call in which a thread went off the CPU, asleep or preempted.
 fn syscall_of(account: &Account) -> Option<u32> {
     u32::try_from(account.off_syscall).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: threads that are woken thousands of times a second were never met waiting for a
+    /// CPU, since looks are late by more than such a wait lasts.
+    #[test]
+    fn what_began_after_a_look_was_due_is_met_as_it_is_now() {
+        const DUE: u64 = 1_000;
+        // The state it went off with, since when it is off, when it was woken.
+        let cases = [
+            (1, 900, 0, Meeting::Blocked),
+            (1, 900, 950, Meeting::Runnable),
+            (1, 900, 1_050, Meeting::Blocked),
+            (1, 1_010, 0, Meeting::Blocked),
+            (1, 1_010, 1_050, Meeting::Runnable),
+            (0, 900, 0, Meeting::Runnable),
+            (0, 1_010, 0, Meeting::Preempted),
+        ];
+        for (off_state, since, woken_ns, expected) in cases {
+            let account = Account {
+                off_state,
+                since,
+                woken_ns,
+                ..Account::default()
+            };
+            assert_eq!(meeting(&account, MonotonicNs(DUE)), expected, "{account:?}");
+        }
+    }
 }

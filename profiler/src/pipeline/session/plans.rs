@@ -4,9 +4,11 @@ use profiler_common::plan::{PLAN_FOLLOW, PLAN_NO_WALK, Plan};
 
 use super::{Kit, member::Member};
 use crate::{
-    cpython::{self, GilLock, Runtime, Wishes},
-    pipeline::{people, settings::Walk, stacks::Stacks},
+    cpython::{self, Build, GilLock, Runtime, Wishes},
+    pipeline::{people, sampler::Lock, settings::Walk, stacks::Stacks},
+    sample::Mode,
     source::{Kernel, KernelError},
+    target::Memory,
 };
 
 /// An interpreter in a process and everything that is read through it.
@@ -16,6 +18,38 @@ pub(super) struct Python {
     pub(super) plan: Plan,
     pub(super) stacks: Stacks,
     pub(super) gils: Vec<GilLock>,
+    pub(super) lock: Lock,
+}
+
+impl Python {
+    fn new(runtime: Runtime, plan: Plan, memory: &dyn Memory) -> Self {
+        let mut python = Self {
+            gils: runtime.gils(memory).unwrap_or_default(),
+            lock: match runtime.build() {
+                Build::Default => Lock::Gil,
+                Build::FreeThreaded => Lock::Unknown,
+            },
+            stacks: Stacks::new(&runtime),
+            runtime,
+            plan,
+        };
+        python.ask_for_lock(memory);
+        python
+    }
+
+    /// A free-threaded build can be given a GIL while it runs: ask now and then.
+    pub(super) fn ask_for_lock(&mut self, memory: &dyn Memory) {
+        if self.runtime.build() == Build::Default {
+            return;
+        }
+        if let (Ok(gil), Ok(gils)) = (
+            self.runtime.runs_with_gil(memory),
+            self.runtime.gils(memory),
+        ) {
+            self.lock = if gil { Lock::Gil } else { Lock::NoGil };
+            self.gils = gils;
+        }
+    }
 }
 
 impl Member {
@@ -70,13 +104,14 @@ impl Member {
             state.n_hops
         );
         kit.met_python(self.index, &runtime);
-        let stacks = Stacks::new(&runtime);
-        self.python = Some(Python {
-            gils: runtime.gils(memory).unwrap_or_default(),
-            runtime,
-            plan,
-            stacks,
-        });
+        let python = Python::new(runtime, plan, memory);
+        if kit.settings.mode == Mode::Gil && python.lock == Lock::NoGil {
+            log::warn!(
+                "process {} is a free-threaded build that runs without a GIL, so `--mode gil` has nothing to show of it unless one is switched on meanwhile; `--mode wall` shows what its threads wait for",
+                self.pid
+            );
+        }
+        self.python = Some(python);
         self.fill_states(kernel)?;
         self.set_plan(kernel, &plan)
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cpython::fake::Fake;
+use crate::cpython::find::Found;
 use crate::pystack::{Chain, ChainEnd, PyFrame, Resolver};
 use crate::words::PthreadId;
 use profiler_common::walk::RawFrame;
@@ -36,7 +37,10 @@ struct Scene {
 }
 
 fn scene() -> Scene {
-    let (mut fake, layout, found) = Fake::python_3_12();
+    scene_of(Fake::python_3_12())
+}
+
+fn scene_of((mut fake, layout, found): (Fake, Layout, Found)) -> Scene {
     let runtime = Runtime::attach(found, &fake).expect("attached");
     let code = code(&mut fake, &layout, "code", "f", 10);
     Scene {
@@ -347,4 +351,111 @@ fn what_a_child_could_not_be_asked_for_is_learned_for_the_next() {
     assert_eq!(&*found.name, "f");
     // The first one had been born before it was known.
     assert!(first.look_up(&Over, scene.code, instr).is_err());
+}
+
+/// Three threads' copies of the code's bytecode, behind the code's own in its list; the second
+/// thread has not run it.
+fn with_copies() -> (Scene, u32) {
+    let mut scene = scene_of(Fake::python_3_14t());
+    let field = scene.layout.code.copies.expect("a list of copies");
+    let fake = &mut scene.fake;
+    fake.point("code", field, "copies");
+    fake.word("copies", 0, 4)
+        .word(
+            "copies",
+            8,
+            scene.code.0 + u64::from(scene.layout.code.code_adaptive.unwrap_or(0)),
+        )
+        .point("copies", 16, "first copy")
+        .word("copies", 24, 0)
+        .point("copies", 32, "third copy");
+    (scene, field)
+}
+
+#[test]
+fn an_instruction_in_a_threads_copy_of_the_bytecode_has_the_line_of_the_original() {
+    let (mut scene, _) = with_copies();
+    let (first, third) = (scene.fake.at("first copy").0, scene.fake.at("third copy").0);
+    let mut cache = CodeCache::new(&scene.runtime, DEFAULT_CAPACITY);
+    let own = scene.instr(0).0;
+    for start in [third, own, first, third, first] {
+        for (unit, position) in [
+            (0, Position::Incomplete),
+            (1, Position::Line(Some(11))),
+            (2, Position::Line(Some(12))),
+            (4, Position::Elsewhere),
+        ] {
+            let found = cache.look_up(&scene.fake, scene.code, Instr(start + 2 * unit));
+            let (code, at) = found.expect("a code object");
+            assert_eq!((&*code.name, at), ("f", position), "{start:#x} unit {unit}");
+        }
+    }
+    assert_eq!(cache.revalidate(&scene.fake), []);
+}
+
+#[test]
+fn a_copy_that_is_made_later_is_found_later() {
+    let (mut scene, _) = with_copies();
+    let late = Instr(scene.fake.at("late copy").0 + 4);
+    let mut cache = CodeCache::new(&scene.runtime, DEFAULT_CAPACITY);
+    let position = |cache: &mut CodeCache, fake: &Fake| {
+        let found = cache.look_up(fake, scene.code, late);
+        found.expect("a code object").1
+    };
+    assert_eq!(position(&mut cache, &scene.fake), Position::Elsewhere);
+    scene.fake.point("copies", 24, "late copy");
+    assert_eq!(position(&mut cache, &scene.fake), Position::Line(Some(12)));
+    assert_eq!(cache.revalidate(&scene.fake), []);
+}
+
+#[test]
+fn a_copy_in_the_memory_of_another_one_makes_the_frames_of_that_one_stale() {
+    let (mut scene, _) = with_copies();
+    let first = scene.fake.at("first copy").0;
+    let mut cache = CodeCache::new(&scene.runtime, DEFAULT_CAPACITY);
+    let look_up = |cache: &mut CodeCache, fake: &Fake, instr| {
+        let found = cache.look_up(fake, scene.code, Instr(instr));
+        found.expect("a code object").1
+    };
+    let line = Position::Line(Some(12));
+    assert_eq!(look_up(&mut cache, &scene.fake, first + 4), line);
+    scene.fake.word("copies", 16, first + 4);
+    assert_eq!(look_up(&mut cache, &scene.fake, first + 8), line);
+    let changed = cache.revalidate(&scene.fake);
+    assert_eq!(changed.len(), 1);
+    assert_eq!(changed[0].addr, scene.code);
+}
+
+#[test]
+fn a_list_of_copies_that_lies_makes_frames_stale_and_no_more() {
+    let (scene, field) = with_copies();
+    let check = |lie: &dyn Fn(&mut Fake)| {
+        let mut fake = scene.fake.clone();
+        let instr = Instr(fake.at("first copy").0 + 4);
+        lie(&mut fake);
+        let mut cache = CodeCache::new(&scene.runtime, DEFAULT_CAPACITY);
+        for _ in 0..2 {
+            let found = cache.look_up(&fake, scene.code, instr);
+            assert_eq!(found.expect("a code object").1, Position::Elsewhere);
+        }
+        assert_eq!(cache.revalidate(&fake), []);
+    };
+    check(&|fake| {
+        fake.word("code", field, 0);
+    });
+    check(&|fake| {
+        fake.word("code", field, u64::MAX - 8);
+    });
+    check(&|fake| {
+        fake.word("copies", 0, 0);
+    });
+    check(&|fake| {
+        fake.word("copies", 0, u64::MAX);
+    });
+    check(&|fake| {
+        fake.word("copies", 16, u64::MAX);
+    });
+    check(&|fake| {
+        fake.unmap("copies");
+    });
 }

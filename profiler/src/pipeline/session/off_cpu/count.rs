@@ -171,7 +171,7 @@ impl Member {
                 ticks: 0,
                 weight: DurationNs(weight),
                 activity,
-                gil: Gil::Unknown,
+                gil: self.gil_or(Gil::Unknown),
                 gc: Gc::Unknown,
                 handling: Handling::Unknown,
                 generation: Generation(0),
