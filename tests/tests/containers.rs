@@ -339,7 +339,7 @@ fn a_command_and_its_children_are_profiled_inside() -> Result<()> {
         ensure!(ledger.contradictions == 0, "{told}");
         for process in &ledger.processes {
             ensure!(process.ended_by.as_deref() == Some("exit 0"), "{told}");
-            ensure!(process.python == python.label, "{told}");
+            ensure!(process.python == python.release, "{told}");
             ensure!(process.scheduler_ns > Some(0), "{told}");
         }
         ensure!(finished.folded()?.with("first") > 0, "{told}");

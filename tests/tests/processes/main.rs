@@ -104,7 +104,7 @@ fn check_family(
             (sampled - scheduled).abs() <= scheduled * SHARE + END_S,
             "{told}"
         );
-        ensure!(row.python == python.label, "{told}");
+        ensure!(row.python == python.release, "{told}");
         ensure!(row.ended_by.as_deref() == Some("exit 0"), "{told}");
         let parent = row.parent.context("its parent was not seen")?;
         ensure!(
