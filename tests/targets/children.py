@@ -3,8 +3,8 @@
 usage: children.py COUNT RATE LIFE WORK
 
 COUNT children are forked at RATE a second. Each lives for LIFE seconds and computes for WORK of
-them; every second one is of the other kind, which works twice as long. Before that, their parent
-does for a while what they will do.
+them; every second one is of the other kind, which works twice as long. Before that, one of each
+kind that works for a second does what they will do.
 """
 import json
 import os
@@ -42,8 +42,12 @@ def main(count, rate, life, work):
     take, end = os.pipe()
     ready()
     command()
-    light(0.1)
-    heavy(0.1)
+    # What has run once while somebody could look has its name, also in those that are too short.
+    for kind in (light, heavy):
+        if os.fork() == 0:
+            child(kind, 0, 1, os.open(os.devnull, os.O_WRONLY))
+    os.wait()
+    os.wait()
     say("running")
     command()
     begun = time.monotonic()

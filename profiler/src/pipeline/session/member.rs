@@ -94,9 +94,11 @@ pub(super) struct Member {
     ended_by: Option<ExitStatus>,
     /// When it was first seen to end, by whatever sign.
     ending: Option<MonotonicNs>,
+    /// When it was first found to be over.
+    over: Option<MonotonicNs>,
 }
 
-/// How long after the first sign of a process's end the kernel's word of it, and of its threads, is
+/// How long after a process was found to be over the kernel's word of that, and of its threads, is
 /// waited for. It comes at once, unless it was lost.
 const ENDS_WITHIN: DurationNs = DurationNs(300_000_000);
 /// A child that is older and was not opened yet is, to know whether it is still there.
@@ -130,6 +132,7 @@ impl Member {
             ticks: 0,
             ended_by: None,
             ending: None,
+            over: None,
         }
     }
 
@@ -229,17 +232,19 @@ impl Member {
         self.hold.is_over() || self.ending.is_some()
     }
 
-    /// Whether it is over and the kernel's word of that will not come any more.
+    /// Whether it is over and the kernel's word of that will not come any more. That it has begun to
+    /// end is no sign: on a busy machine the rest can take long, and ticks fall into it.
     pub(super) fn is_over(&mut self, kit: &mut Kit, now: MonotonicNs) -> bool {
         let since = |time: MonotonicNs| now.0.saturating_sub(time.0);
-        if since(self.since) > OLD.0 {
+        let long_ago = |time| since(time) > ENDS_WITHIN.0;
+        if since(self.since) > OLD.0 || self.ending.is_some_and(long_ago) {
             self.open(kit);
         }
         self.hold.check();
-        if self.hold.is_over() {
-            self.ending.get_or_insert(now);
+        if !self.hold.is_over() {
+            return false;
         }
-        self.ending.is_some_and(|time| since(time) > ENDS_WITHIN.0)
+        long_ago(*self.over.get_or_insert(now))
     }
 
     pub(super) fn tick(&mut self, kit: &mut Kit, tick: &Tick) {
