@@ -1,6 +1,8 @@
 //! One thread's account, kept by the scheduler's programs.
 //!
-//! `SLOTS` says in which place of `ACCOUNTS` a thread's account is. User space maps `ACCOUNTS`
+//! `SLOTS` says in which place of `ACCOUNTS` a thread's account is; its key is the address of the
+//! kernel's own structure for the thread, which stays the same when an `exec` gives the thread
+//! another id, and while its id is already somebody else's. User space maps `ACCOUNTS`
 //! into its own memory and reads it without asking the kernel: ten thousand threads that sleep
 //! cost ten thousand loads.
 //!
@@ -16,7 +18,8 @@ pub struct Account {
     /// is on one, or while the account is being opened. Never the same twice in one place, also
     /// when the place goes to another thread.
     pub generation: u64,
-    /// The thread, as the initial pid namespace numbers it; 0 when the place is free.
+    /// The thread, as the profiler's pid namespace numbers it; 0 when the place is free. Changed
+    /// by an `exec` that makes the thread its process's first, at the moment of its record.
     pub tid: u32,
     /// Its process.
     pub tgid: u32,

@@ -64,12 +64,14 @@ pub struct Counters {
     pub switches: u64,
     /// Threads for which the account map had no room.
     pub accounts_full: u64,
+    /// Children that could not be followed: there was no room for another target.
+    pub plans_full: u64,
     /// Threads found on a CPU without a switch that put them there: some kernels have threads
     /// whose switches are not traced. Their accounts go on from the last switch of that CPU.
     pub switches_unseen: u64,
 }
 
-const _: () = assert!(size_of::<Counters>() == 8 * (7 + N_REASONS));
+const _: () = assert!(size_of::<Counters>() == 8 * (8 + N_REASONS));
 const _: () = {
     let mut i = 0;
     while i < N_REASONS {

@@ -18,6 +18,30 @@ pub struct KernelOffsets {
     pub task_fsbase: u32,
     /// `task_struct.on_cpu`: not 0 while the task is on a CPU.
     pub task_on_cpu: u32,
+    /// `task_struct.exit_code`: as `wait` gives it.
+    pub task_exit_code: u32,
+    /// `task_struct.comm`: what the kernel calls the thread.
+    pub task_comm: u32,
+    /// `task_struct.thread_pid`: the thread's ids, one for each pid namespace it is in.
+    pub task_thread_pid: u32,
+    /// `task_struct.signal`: what the threads of a process share.
+    pub task_signal: u32,
+    /// `signal_struct.pids[PIDTYPE_TGID]`: the process's ids.
+    pub signal_tgid: u32,
+    /// `signal_struct.live`: threads that have not begun to end.
+    pub signal_live: u32,
+    /// `signal_struct.nr_threads`: threads that are not yet released.
+    pub signal_nr_threads: u32,
+    /// `pid.level`: how deep the namespace is that made it; the initial one is 0.
+    pub pid_level: u32,
+    /// `pid.numbers`: a `upid` for each level.
+    pub pid_numbers: u32,
+    /// `upid.nr`: the id.
+    pub upid_nr: u32,
+    /// `upid.ns`: the namespace.
+    pub upid_ns: u32,
+    /// `pid_namespace.ns.inum`: the inode that `/proc/PID/ns/pid` shows.
+    pub namespace_inum: u32,
     /// `task_struct.flags`: whether the thread has begun to end, among others.
     pub task_flags: u32,
     /// `pt_regs.sp`.
@@ -39,7 +63,7 @@ pub struct KernelOffsets {
     pub stack_regs: u32,
 }
 
-const _: () = assert!(size_of::<KernelOffsets>() == 56);
+const _: () = assert!(size_of::<KernelOffsets>() == 104);
 
 #[cfg(feature = "user")]
 crate::pod!(KernelOffsets);
@@ -60,8 +84,9 @@ pub struct Settings {
     pub period_ns: u64,
     /// The `LOOK_` bits.
     pub flags: u32,
-    /// Padding, zero.
-    pub _pad: u32,
+    /// The inode of the profiler's pid namespace, by whose numbers all ids go; 0 when that is the
+    /// initial one, whose numbers the kernel itself uses.
+    pub pid_namespace: u32,
 }
 
 const _: () = assert!(size_of::<Settings>() == 24);

@@ -106,6 +106,11 @@ const _: () = assert!(size_of::<FlagPlan>() == 56);
 pub const PLAN_NO_WALK: u32 = 1 << 0;
 /// There is no interpreter here (yet): ticks are still samples, with no frames.
 pub const PLAN_NO_PYTHON: u32 = 1 << 1;
+/// Children become targets at their birth, with this plan: a fork keeps all addresses.
+pub const PLAN_FOLLOW: u32 = 1 << 2;
+
+/// Most processes that are targets at one time.
+pub const MAX_PLANS: u32 = 1024;
 
 /// Everything about one target.
 #[repr(C)]
@@ -114,6 +119,9 @@ pub struct Plan {
     /// `CLOCK_MONOTONIC` at which the process became a target: threads that were on a CPU by
     /// then are accounted from here.
     pub since_ns: u64,
+    /// Written by the kernel for a child: the address of its `signal_struct`, by which it is told
+    /// from another process that gets its id. 0 when it was not told.
+    pub owner: u64,
     /// The `PLAN_` bits.
     pub flags: u32,
     /// Padding, zero.
@@ -126,13 +134,13 @@ pub struct Plan {
     pub flag: FlagPlan,
 }
 
-const _: () = assert!(size_of::<Plan>() == 176);
+const _: () = assert!(size_of::<Plan>() == 184);
 
 /// Key of the map `STATES`: whose TLS base it is.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateKey {
-    /// The process, as the initial pid namespace numbers it.
+    /// The process, as the profiler's pid namespace numbers it.
     pub tgid: u32,
     /// Padding, zero.
     pub _pad: u32,

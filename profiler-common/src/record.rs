@@ -24,9 +24,9 @@ pub struct RecordHead {
     pub bytes: u32,
     /// `CLOCK_MONOTONIC`, nanoseconds.
     pub time_ns: u64,
-    /// Process id in the initial pid namespace.
+    /// Process id in the profiler's pid namespace.
     pub tgid: u32,
-    /// Thread id in the initial pid namespace.
+    /// Thread id in the profiler's pid namespace.
     pub tid: u32,
 }
 
@@ -100,6 +100,14 @@ const _: () = assert!(size_of::<SampleRecord>() == 120);
 /// The largest record there can be.
 pub const MAX_RECORD_BYTES: usize = size_of::<SampleRecord>() + MAX_FRAMES * 16;
 
+/// It was the last thread of its process that begins to end or, for [`KIND_GONE`], has ended: the
+/// process is over.
+pub const LIFE_LAST: u32 = 1 << 0;
+/// The new thread is the first of a child process, which is a target from now on.
+pub const LIFE_FOLLOWED: u32 = 1 << 1;
+/// The id of the process that ended is another one's by now.
+pub const LIFE_REPLACED: u32 = 1 << 2;
+
 /// A fork, an exec or an exit.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,17 +116,26 @@ pub struct LifeRecord {
     pub head: RecordHead,
     /// For a fork, the process that forked; else the process itself.
     pub parent_tgid: u32,
-    /// Padding, zero.
-    pub _pad: u32,
+    /// The `LIFE_` bits.
+    pub flags: u32,
     /// For an end, the thread's nanoseconds on a CPU since its process became a target.
     pub on_cpu_ns: u64,
     /// Likewise its nanoseconds off the CPU though it could run.
     pub runnable_ns: u64,
     /// Likewise its nanoseconds blocked.
     pub blocked_ns: u64,
+    /// For an exec, the id that the thread had until now: it becomes its process's first.
+    pub old_tid: u32,
+    /// For an end, what it ended with, as `wait` gives it.
+    pub exit_code: u32,
+    /// For an exec, what the kernel calls the thread from now on; zeroes at its end.
+    pub name: [u8; NAME_BYTES],
 }
 
-const _: () = assert!(size_of::<LifeRecord>() == 56);
+/// Bytes of a name of the kernel's (`TASK_COMM_LEN` of `include/linux/sched.h`).
+pub const NAME_BYTES: usize = 16;
+
+const _: () = assert!(size_of::<LifeRecord>() == 80);
 
 #[cfg(feature = "user")]
 crate::pod!(RecordHead, SampleRecord, LifeRecord);

@@ -8,7 +8,10 @@ use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
 use profiler_common::account::{Account, FREE_STRIDE, MAX_ACCOUNTS, PLACES_OF_STRIDE};
 
-use crate::maps::{self, ACCOUNTS, FREE, SLOTS, USED};
+use crate::{
+    maps::{self, ACCOUNTS, FREE, SLOTS, USED},
+    task::Task,
+};
 
 /// `BPF_NOEXIST` of `include/uapi/linux/bpf.h`.
 const NO_EXIST: u64 = 1;
@@ -64,15 +67,30 @@ pub struct Opening {
 
 /// The account of a thread that has one.
 #[inline(always)]
-pub fn find(tid: u32) -> Option<Place> {
-    of_slot(slot(tid)?)
+pub fn find(task: Task) -> Option<Place> {
+    of_slot(slot(task)?)
 }
 
 /// The number of the account of a thread that has one.
 #[inline(always)]
-pub fn slot(tid: u32) -> Option<u32> {
+fn slot(task: Task) -> Option<u32> {
     // SAFETY: the value is copied at once; it changes only when the thread is gone.
-    unsafe { SLOTS.get(&tid) }.copied()
+    unsafe { SLOTS.get(&task.address()) }.copied()
+}
+
+/// The same where the thread's ids are known. An account that another thread left behind, whose
+/// last switch was not seen, is closed.
+#[inline(always)]
+pub fn slot_of(task: Task, tgid: u32, tid: u32) -> Option<u32> {
+    let slot = slot(task)?;
+    let place = of_slot(slot)?;
+    let known = get!(place, tid);
+    // While an `exec` makes a thread its process's first, it has either id, and so has the first.
+    if get!(place, tgid) == tgid && (known == tid || tid == tgid || known == tgid) {
+        return Some(slot);
+    }
+    close(task);
+    None
 }
 
 /// The account with this number, whoever has it.
@@ -92,9 +110,9 @@ pub fn at(slot: u32, tid: u32) -> Option<Place> {
     }
 }
 
-/// Open an account. When somebody else did meanwhile, theirs counts.
+/// Open an account, and give its number. When somebody else did meanwhile, theirs counts.
 #[inline(always)]
-pub fn open(opening: Opening, fill: impl FnOnce(Place)) -> Option<Place> {
+pub fn open(task: Task, opening: Opening, fill: impl FnOnce(Place)) -> Option<u32> {
     let Opening {
         tgid,
         tid,
@@ -127,37 +145,23 @@ pub fn open(opening: Opening, fill: impl FnOnce(Place)) -> Option<Place> {
         set!(place, generation, generation + 1);
     }
     // Only now can others find it; until it has a thread's id, user space passes it over.
-    if SLOTS.insert(&tid, &slot, NO_EXIST).is_err() {
+    if SLOTS.insert(&task.address(), &slot, NO_EXIST).is_err() {
         give_back(slot, place);
-        return find(tid);
+        return self::slot(task);
     }
     set!(place, tid, tid);
-    Some(place)
+    Some(slot)
 }
 
 /// The thread is gone.
 #[inline(always)]
-pub fn close(tid: u32) {
-    let Some(slot) = slot(tid) else {
+pub fn close(task: Task) {
+    let Some(slot) = slot(task) else {
         return;
     };
-    let _ = SLOTS.remove(&tid);
+    let _ = SLOTS.remove(&task.address());
     if let Some(place) = of_slot(slot) {
         give_back(slot, place);
-    }
-}
-
-/// The same thread has another id from now on: its account stays where it is.
-#[inline(always)]
-pub fn rename(old: u32, new: u32) {
-    let Some(slot) = slot(old) else {
-        return;
-    };
-    close(new);
-    let _ = SLOTS.remove(&old);
-    let _ = SLOTS.insert(&new, &slot, 0);
-    if let Some(place) = of_slot(slot) {
-        set!(place, tid, new);
     }
 }
 

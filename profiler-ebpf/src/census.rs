@@ -42,7 +42,7 @@ pub fn visit(context: *mut Context) {
     } else {
         Some(task.state())
     };
-    if accounts::find(tid).is_some() {
+    if accounts::slot_of(task, tgid, tid).is_some() {
         return;
     }
     let opening = Opening {
@@ -51,7 +51,7 @@ pub fn visit(context: *mut Context) {
         since: plan.since_ns,
         off_state,
     };
-    accounts::open(opening, |place| {
+    accounts::open(task, opening, |place| {
         set!(place, tls_base, task.tls_base());
         if off_state.is_some() {
             switch::waits(place, task);

@@ -14,6 +14,7 @@ mod accounts;
 mod census;
 mod life;
 mod maps;
+mod namespace;
 mod pychain;
 mod state;
 mod switch;

@@ -10,7 +10,7 @@ use profiler_common::{
     account::{Account, MAX_ACCOUNTS, Used},
     loss::Counters,
     offsets::{KernelOffsets, NO_FIELD, Settings},
-    plan::{Plan, StateKey},
+    plan::{MAX_PLANS, Plan, StateKey},
     record::{LifeRecord, SampleRecord},
     walk::{Block, Chain, MAX_FRAMES, RawFrame},
 };
@@ -23,6 +23,18 @@ pub static OFFSETS: Global<KernelOffsets> = Global::new(KernelOffsets {
     task_state: NO_FIELD,
     task_fsbase: NO_FIELD,
     task_on_cpu: NO_FIELD,
+    task_exit_code: NO_FIELD,
+    task_comm: NO_FIELD,
+    task_thread_pid: NO_FIELD,
+    task_signal: NO_FIELD,
+    signal_tgid: NO_FIELD,
+    signal_live: NO_FIELD,
+    signal_nr_threads: NO_FIELD,
+    pid_level: NO_FIELD,
+    pid_numbers: NO_FIELD,
+    upid_nr: NO_FIELD,
+    upid_ns: NO_FIELD,
+    namespace_inum: NO_FIELD,
     task_flags: NO_FIELD,
     regs_sp: NO_FIELD,
     regs_ip: NO_FIELD,
@@ -41,12 +53,12 @@ pub static SETTINGS: Global<Settings> = Global::new(Settings {
     wake_bytes: 0,
     period_ns: 0,
     flags: 0,
-    _pad: 0,
+    pid_namespace: 0,
 });
 
 /// The targets: tgid → plan. A process that is not here costs one lookup.
 #[map]
-pub static PLANS: HashMap<u32, Plan> = HashMap::with_max_entries(1024, 0);
+pub static PLANS: HashMap<u32, Plan> = HashMap::with_max_entries(MAX_PLANS, 0);
 
 /// (tgid, TLS base) → thread state, where thread-local storage does not tell.
 #[map]
@@ -55,9 +67,9 @@ pub static STATES: HashMap<StateKey, u64> = HashMap::with_max_entries(16384, 0);
 /// `BPF_F_MMAPABLE` of `include/uapi/linux/bpf.h`: user space maps it into its memory.
 const MMAPABLE: u32 = 1 << 10;
 
-/// tid → the place of its account.
+/// Address of a thread's `task_struct` → the place of its account.
 #[map]
-pub static SLOTS: HashMap<u32, u32> = HashMap::with_max_entries(MAX_ACCOUNTS, 0);
+pub static SLOTS: HashMap<u64, u32> = HashMap::with_max_entries(MAX_ACCOUNTS, 0);
 
 /// What the scheduler did with each thread.
 #[map]
@@ -71,6 +83,10 @@ pub static USED: Array<Used> = Array::with_max_entries(1, MMAPABLE);
 /// of them in before the programs run.
 #[map]
 pub static FREE: Stack<u32> = Stack::with_max_entries(MAX_ACCOUNTS, 0);
+
+/// The profiler's own pid namespace, once a thread in it was met; not used in the initial one.
+#[map]
+pub static NAMESPACE: Array<Namespace> = Array::with_max_entries(1, 0);
 
 /// Records on their way to user space.
 #[map]
@@ -97,9 +113,19 @@ pub struct Beat {
     pub first_ns: u64,
     pub last: u64,
     pub switched_ns: u64,
-    /// 0 when it was nobody of a target.
+    /// The address of the thread's task; 0 when it was nobody of a target.
+    pub task: u64,
+    /// The id that its account goes by.
     pub tid: u32,
     pub slot: u32,
+}
+
+/// The address of a `pid_namespace`, 0 while it is not known, and how deep it is.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Namespace {
+    pub address: u64,
+    pub level: u64,
 }
 
 /// A sample with room for all its frames, and a block to read the target into.

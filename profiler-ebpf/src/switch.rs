@@ -25,27 +25,24 @@ pub fn switch(ctx: &BtfTracePointContext) {
     // SAFETY: a helper without arguments.
     let now = unsafe { helpers::bpf_ktime_get_ns() };
     let prev = Task::from_argument(ctx.arg(1));
-    let (tgid, tid) = (prev.tgid(), prev.tid());
+    // Whose process was looked up last, and whether that is a target.
+    let (tgid, mut is_target) = if let Some(place) = put_here(prev) {
+        let tgid = get!(place, tgid);
+        off(place, prev, tgid, state(ctx, prev), now);
+        (tgid, true)
+    } else {
+        let tgid = prev.tgid();
+        (tgid, takes_off(ctx, prev, tgid, now))
+    };
     let next = Task::from_argument(ctx.arg(2));
-    let (next_tgid, next_tid) = (next.tgid(), next.tid());
-    let mut is_target = false;
-    if let Some(place) = put_here(tid) {
-        off(place, prev, tgid, tid, state(ctx, prev), now);
-        is_target = true;
-    // SAFETY: see `tick::tick`.
-    } else if let Some(plan) = unsafe { PLANS.get(&tgid) } {
-        if let Some(place) = running(plan, tgid, tid) {
-            off(place, prev, tgid, tid, state(ctx, prev), now);
-        }
-        is_target = true;
-    }
+    let next_tgid = next.tgid();
     if next_tgid != tgid {
         // The idle task, the most frequent of all, is nobody's.
-        // SAFETY: as above.
+        // SAFETY: see `tick::tick`.
         is_target = next_tgid != 0 && unsafe { PLANS.get(&next_tgid) }.is_some();
     }
-    let slot = if is_target {
-        on(next_tgid, next_tid, now)
+    let put = if is_target {
+        on(next, next_tgid, now)
     } else {
         None
     };
@@ -53,20 +50,51 @@ pub fn switch(ctx: &BtfTracePointContext) {
         // SAFETY: the CPU's own value.
         let beat = unsafe { &mut *beat };
         beat.switched_ns = now;
-        beat.tid = if slot.is_some() { next_tid } else { 0 };
-        beat.slot = slot.unwrap_or(0);
+        match put {
+            Some((slot, tid)) => {
+                beat.task = next.address();
+                beat.tid = tid;
+                beat.slot = slot;
+            }
+            None => beat.task = 0,
+        }
     }
+}
+
+/// A thread goes off of which it is not known whose it is; whether it is a target's.
+#[inline(always)]
+fn takes_off(ctx: &BtfTracePointContext, prev: Task, tgid: u32, now: u64) -> bool {
+    if tgid == 0 {
+        // Idle, as a rule. Or a thread of another namespace; or one that has ended and been
+        // released, and then it is its account that knows whose it was.
+        if SETTINGS.load().pid_namespace != 0 && state(ctx, prev) & STATE_DEAD != 0 {
+            life::gone(prev, now);
+        }
+        return false;
+    }
+    // SAFETY: see `tick::tick`.
+    let Some(plan) = (unsafe { PLANS.get(&tgid) }) else {
+        return false;
+    };
+    let state = state(ctx, prev);
+    if state & STATE_DEAD != 0 {
+        // It may be one that was never seen to run.
+        life::gone(prev, now);
+    } else if let Some(place) = running(plan, prev, tgid, prev.tid()) {
+        off(place, prev, tgid, state, now);
+    }
+    true
 }
 
 /// The account of this thread, if the last switch that was seen here put it on this CPU.
 #[inline(always)]
-fn put_here(tid: u32) -> Option<Place> {
+fn put_here(task: Task) -> Option<Place> {
     // SAFETY: the CPU's own value.
     let beat = BEATS.get_ptr(0).map(|beat| unsafe { &*beat })?;
-    if beat.tid != tid || tid == 0 {
+    if beat.task != task.address() {
         return None;
     }
-    let place = accounts::at(beat.slot, tid)?;
+    let place = accounts::at(beat.slot, beat.tid)?;
     if place.is_on_cpu() { Some(place) } else { None }
 }
 
@@ -76,7 +104,7 @@ pub fn wakeup(ctx: &BtfTracePointContext) {
     let task = Task::from_argument(ctx.arg(0));
     // Only threads of targets have an account. One that is still on its CPU, about to sleep, will
     // not.
-    if let Some(place) = accounts::find(task.tid())
+    if let Some(place) = accounts::find(task)
         && !place.is_on_cpu()
         && get!(place, woken_ns) == 0
     {
@@ -100,8 +128,9 @@ fn state(ctx: &BtfTracePointContext, prev: Task) -> u32 {
 /// The account of a thread that is on a CPU; one first seen there has been since the start, or
 /// since the last switch that was seen on this CPU.
 #[inline(always)]
-fn running(plan: &Plan, tgid: u32, tid: u32) -> Option<Place> {
-    if let Some(place) = accounts::find(tid) {
+fn running(plan: &Plan, task: Task, tgid: u32, tid: u32) -> Option<Place> {
+    if let Some(slot) = accounts::slot_of(task, tgid, tid) {
+        let place = accounts::of_slot(slot)?;
         if !place.is_on_cpu() {
             unseen(place);
         }
@@ -113,7 +142,7 @@ fn running(plan: &Plan, tgid: u32, tid: u32) -> Option<Place> {
         since: later(last_switch(), plan.since_ns),
         off_state: None,
     };
-    accounts::open(opening, |_| ())
+    accounts::of_slot(accounts::open(task, opening, |_| ())?)
 }
 
 #[inline(always)]
@@ -167,19 +196,36 @@ fn resume(place: Place, now: u64) {
     }
 }
 
-/// The account of the running thread for a tick: its generation, its nanoseconds on a CPU up to
-/// `now`, and since when it has been on this one. Opens the account if there is none.
+/// What the account of the running thread says at a tick.
+#[derive(Clone, Copy)]
+pub struct AtTick {
+    /// The id it goes by.
+    pub tid: u32,
+    pub generation: u64,
+    /// Nanoseconds on a CPU up to now.
+    pub on_cpu_ns: u64,
+    /// Since when it has been on this one.
+    pub since: u64,
+}
+
+/// Ask the account of the running thread; it is opened if there is none.
 #[inline(always)]
-pub fn at_tick(plan: &Plan, tgid: u32, tid: u32, tls_base: u64, now: u64) -> (u64, u64, u64) {
-    let Some(place) = running(plan, tgid, tid) else {
-        return (0, 0, 0);
+pub fn at_tick(plan: &Plan, task: Task, tgid: u32, tid: u32, tls_base: u64, now: u64) -> AtTick {
+    let Some(place) = running(plan, task, tgid, tid) else {
+        return AtTick {
+            tid,
+            generation: 0,
+            on_cpu_ns: 0,
+            since: 0,
+        };
     };
     set!(place, tls_base, tls_base);
-    (
-        get!(place, generation),
-        on_cpu_until(place, now),
-        get!(place, since),
-    )
+    AtTick {
+        tid: get!(place, tid),
+        generation: get!(place, generation),
+        on_cpu_ns: on_cpu_until(place, now),
+        since: get!(place, since),
+    }
 }
 
 /// An account's nanoseconds on a CPU, with the stretch that still runs.
@@ -194,14 +240,13 @@ pub fn on_cpu_until(place: Place, now: u64) -> u64 {
 }
 
 #[inline(always)]
-fn off(place: Place, task: Task, tgid: u32, tid: u32, state: u32, now: u64) {
+fn off(place: Place, task: Task, tgid: u32, state: u32, now: u64) {
+    if state & STATE_DEAD != 0 {
+        life::gone(task, now);
+        return;
+    }
     if let Some(counters) = maps::counters() {
         counters.switches += 1;
-    }
-    if state & STATE_DEAD != 0 {
-        life::gone(tgid, tid, now, place);
-        accounts::close(tid);
-        return;
     }
     set!(place, on_cpu_ns, on_cpu_until(place, now));
     set!(place, since, now);
@@ -252,23 +297,23 @@ pub fn waits(place: Place, task: Task) {
     set!(place, off_ip, user.get(offsets.regs_ip));
 }
 
-/// The number of the thread's account, where it has had one before.
+/// The number of the thread's account, and the id that it goes by.
 #[inline(always)]
-fn on(tgid: u32, tid: u32, now: u64) -> Option<u32> {
-    let Some(slot) = accounts::slot(tid) else {
+fn on(task: Task, tgid: u32, now: u64) -> Option<(u32, u32)> {
+    let tid = task.tid();
+    let Some(slot) = accounts::slot_of(task, tgid, tid) else {
         let opening = Opening {
             tgid,
             tid,
             since: now,
             off_state: None,
         };
-        accounts::open(opening, |_| ());
-        return None;
+        return Some((accounts::open(task, opening, |_| ())?, tid));
     };
     let place = accounts::of_slot(slot)?;
     // Else it went off unseen.
     if !place.is_on_cpu() {
         resume(place, now);
     }
-    Some(slot)
+    Some((slot, get!(place, tid)))
 }

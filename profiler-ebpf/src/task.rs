@@ -4,9 +4,12 @@ use aya_ebpf::{
     bindings::{pt_regs, task_struct},
     helpers,
 };
-use profiler_common::offsets::NO_FIELD;
+use profiler_common::{offsets::NO_FIELD, record::NAME_BYTES};
 
-use crate::maps::OFFSETS;
+use crate::{
+    maps::{OFFSETS, SETTINGS},
+    namespace,
+};
 
 /// The bits of a code segment that say user mode.
 pub const USER_MODE: u64 = 3;
@@ -43,6 +46,12 @@ impl Task {
         Self(task)
     }
 
+    /// The task's own address: who it is, whatever its ids are.
+    #[inline(always)]
+    pub fn address(self) -> u64 {
+        self.0 as u64
+    }
+
     /// The field of `T` at `offset`.
     ///
     /// A load, not a call of a helper: the verifier knows the type behind the pointer and the value
@@ -61,16 +70,71 @@ impl Task {
             .unwrap_or(0)
     }
 
-    /// The thread's id.
+    /// The pointer at `offset`, as the number that it is: for what is behind it.
     #[inline(always)]
-    pub fn tid(self) -> u32 {
-        self.field(OFFSETS.load().task_pid)
+    fn pointer(self, offset: u32) -> u64 {
+        Self::probed(self.0.cast(), offset)
     }
 
-    /// The process's id.
+    /// The thread's id, as the profiler's pid namespace numbers it; 0 when it is not in there, and
+    /// in all but the initial one also for a thread that has been released.
+    #[inline(always)]
+    pub fn tid(self) -> u32 {
+        if SETTINGS.load().pid_namespace == 0 {
+            self.field(OFFSETS.load().task_pid)
+        } else {
+            namespace::number(self.pointer(OFFSETS.load().task_thread_pid))
+        }
+    }
+
+    /// The process's id, likewise.
     #[inline(always)]
     pub fn tgid(self) -> u32 {
-        self.field(OFFSETS.load().task_tgid)
+        if SETTINGS.load().pid_namespace == 0 {
+            self.field(OFFSETS.load().task_tgid)
+        } else {
+            namespace::number(self.of_process(OFFSETS.load().signal_tgid))
+        }
+    }
+
+    /// The address of what the threads of the process share: the process itself.
+    #[inline(always)]
+    pub fn process(self) -> u64 {
+        self.pointer(OFFSETS.load().task_signal)
+    }
+
+    /// The 64-bit field at `offset` of what the threads of the process share.
+    #[inline(always)]
+    fn of_process(self, offset: u32) -> u64 {
+        Self::probed(self.process() as *const u8, offset)
+    }
+
+    /// Whether every thread of the process has at least begun to end.
+    #[inline(always)]
+    pub fn process_ends(self) -> bool {
+        self.of_process(OFFSETS.load().signal_live) as u32 == 0
+    }
+
+    /// Whether no other thread of the process will run any more, given that this one will not: all
+    /// have begun to end, and those that are not yet released are none but the first.
+    #[inline(always)]
+    pub fn process_is_over(self) -> bool {
+        self.process_ends() && self.of_process(OFFSETS.load().signal_nr_threads) as u32 <= 1
+    }
+
+    /// What the thread ends with, as `wait` gives it.
+    #[inline(always)]
+    pub fn exit_code(self) -> u32 {
+        self.field(OFFSETS.load().task_exit_code)
+    }
+
+    /// What the kernel calls the thread.
+    #[inline(always)]
+    pub fn name(self) -> [u8; NAME_BYTES] {
+        let offset = OFFSETS.load().task_comm as usize;
+        // SAFETY: the helper checks the address and fails cleanly.
+        unsafe { helpers::bpf_probe_read_kernel(self.0.byte_add(offset).cast()) }
+            .unwrap_or_default()
     }
 
     /// The task state: 0 is running or preempted.
@@ -98,14 +162,20 @@ impl Task {
         flags & PF_EXITING != 0
     }
 
-    /// `thread.fsbase`: the TLS base on x86-64, kept in the task since `arch_prctl` set it. 0 once
-    /// the thread has begun to end: from then on another thread may get the same memory for its
-    /// stack, and with it the same base.
+    /// The TLS base; 0 once the thread has begun to end: from then on another thread may get the same
+    /// memory for its stack, and with it the same base.
     #[inline(always)]
     pub fn tls_base(self) -> u64 {
         if self.is_ending() {
-            return 0;
+            0
+        } else {
+            self.last_tls_base()
         }
+    }
+
+    /// `thread.fsbase`: the TLS base on x86-64, kept in the task since `arch_prctl` set it.
+    #[inline(always)]
+    pub fn last_tls_base(self) -> u64 {
         let offset = OFFSETS.load().task_fsbase;
         if finds_registers_itself() {
             // The current task of such a kernel is a number to the verifier.

@@ -23,8 +23,7 @@ pub fn tick(ctx: &PerfEventContext) {
     let Some(counters) = maps::counters() else {
         return;
     };
-    let who = helpers::bpf_get_current_pid_tgid();
-    let (tgid, tid) = ((who >> 32) as u32, who as u32);
+    let (tgid, tid) = ids();
     // SAFETY: user space replaces whole values; a plan torn by a concurrent update would at worst
     // send the walk to an unreadable place.
     let plan = unsafe { PLANS.get(&tgid) };
@@ -38,6 +37,18 @@ pub fn tick(ctx: &PerfEventContext) {
         return;
     };
     sample(ctx, counters, plan, scratch, now, periods, tgid, tid);
+}
+
+/// The ids of the thread on this CPU. The initial namespace's come at the least cost.
+#[inline(always)]
+fn ids() -> (u32, u32) {
+    if SETTINGS.load().pid_namespace == 0 {
+        let who = helpers::bpf_get_current_pid_tgid();
+        ((who >> 32) as u32, who as u32)
+    } else {
+        let task = Task::current();
+        (task.tgid(), task.tid())
+    }
 }
 
 /// How many periods passed since this CPU's last tick. A timer that came late (the machine was
@@ -102,8 +113,8 @@ fn sample(
 ) {
     let task = Task::current();
     let tls_base = task.tls_base();
-    let (generation, on_cpu_ns, since) = switch::at_tick(plan, tgid, tid, tls_base, now);
-    let own = own_periods(periods, now.saturating_sub(since));
+    let account = switch::at_tick(plan, task, tgid, tid, tls_base, now);
+    let own = own_periods(periods, now.saturating_sub(account.since));
     counters.elsewhere += u64::from(periods - own);
     counters.ticks += u64::from(own);
     let periods = own;
@@ -115,14 +126,14 @@ fn sample(
             bytes: 0,
             time_ns: now,
             tgid,
-            tid,
+            tid: account.tid,
         },
         // SAFETY: a helper without arguments.
         cpu: unsafe { helpers::bpf_get_smp_processor_id() },
         periods,
         tls_base,
-        generation,
-        on_cpu_ns,
+        generation: account.generation,
+        on_cpu_ns: account.on_cpu_ns,
         ..SampleRecord::default()
     };
     registers(ctx, task, record);

@@ -42,6 +42,22 @@ impl Assembler {
         self.waiting.push(event);
     }
 
+    /// Whether the end of a process waits to be old enough.
+    #[must_use]
+    pub fn holds_an_end(&self) -> bool {
+        let is_end = |event: &Event| {
+            matches!(
+                event,
+                Event::Exit {
+                    last: true,
+                    process: Some(_),
+                    ..
+                }
+            )
+        };
+        self.waiting.iter().any(is_end)
+    }
+
     /// The events that are older than the horizon at `now`, oldest first; at the end of time,
     /// which is when nothing more will come, all of them.
     pub fn settled(&mut self, now: MonotonicNs) -> impl Iterator<Item = Event> {
@@ -62,12 +78,14 @@ impl Assembler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::words::Pid;
+    use crate::words::{Pid, Tid};
 
     fn exec(time: u64) -> Event {
         Event::Exec {
             time: MonotonicNs(time),
             pid: Pid(1),
+            old: Tid(1),
+            name: String::new(),
         }
     }
 

@@ -9,8 +9,8 @@ use profiler_common::{
     record::{
         FLAG_EXCEPTION_HANDLED, FLAG_EXCEPTION_KNOWN, FLAG_GC_KNOWN, FLAG_GC_RUNNING,
         FLAG_GIL_HELD, FLAG_GIL_KNOWN, FLAG_GIL_WANTED, FLAG_IN_KERNEL, FLAG_STATE_FROM_MAP,
-        FLAG_STATE_FROM_TLS, KIND_EXEC, KIND_EXIT, KIND_FORK, KIND_GONE, KIND_SAMPLE, LifeRecord,
-        RecordHead, SampleRecord,
+        FLAG_STATE_FROM_TLS, KIND_EXEC, KIND_EXIT, KIND_FORK, KIND_GONE, KIND_SAMPLE, LIFE_LAST,
+        LIFE_REPLACED, LifeRecord, RecordHead, SampleRecord,
     },
     walk::{MAX_FRAMES, RawFrame},
 };
@@ -24,7 +24,7 @@ use crate::words::{
 pub enum Event {
     /// A tick on a thread of a target.
     Tick(Tick),
-    /// A thread or a child process appeared.
+    /// A thread, or a child process that is followed, appeared.
     Fork {
         /// When.
         time: MonotonicNs,
@@ -41,6 +41,10 @@ pub enum Event {
         time: MonotonicNs,
         /// The process.
         pid: Pid,
+        /// The id until now of its one thread, which has the process's own from now on.
+        old: Tid,
+        /// What the kernel calls it from now on.
+        name: String,
     },
     /// A thread ends, or (`last`) has left its CPU for the last time.
     Exit {
@@ -54,7 +58,39 @@ pub enum Event {
         times: Times,
         /// Whether it will not run any more.
         last: bool,
+        /// Set when it is the last thread of its process: what the process ended with.
+        process: Option<ExitStatus>,
+        /// Whether another process has the id of this one by now.
+        replaced: bool,
     },
+}
+
+/// What a process ended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitStatus {
+    /// It called `exit` with this.
+    Code(u8),
+    /// This signal killed it.
+    Signal(u8),
+}
+
+impl ExitStatus {
+    /// From what `wait` gives.
+    const fn of_wait(status: u32) -> Self {
+        match status & 0x7f {
+            0 => Self::Code((status >> 8 & 0xff) as u8),
+            signal => Self::Signal(signal as u8),
+        }
+    }
+}
+
+impl fmt::Display for ExitStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit {code}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+        }
+    }
 }
 
 /// What the scheduler counted for a thread.
@@ -282,19 +318,34 @@ pub fn decode(bytes: &Bytes) -> Result<Event, WireError> {
                 tid,
             })
         }
-        KIND_EXEC => Ok(Event::Exec { time, pid }),
+        KIND_EXEC => {
+            let old = Tid(u32_at(bytes, at!(LifeRecord, old_tid)));
+            let name = bytes.get(at!(LifeRecord, name)..has).unwrap_or_default();
+            let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+            let name = String::from_utf8_lossy(name).into_owned();
+            Ok(Event::Exec {
+                time,
+                pid,
+                old,
+                name,
+            })
+        }
         KIND_EXIT | KIND_GONE => {
             let times = Times {
                 on_cpu: DurationNs(u64_at(bytes, at!(LifeRecord, on_cpu_ns))),
                 runnable: DurationNs(u64_at(bytes, at!(LifeRecord, runnable_ns))),
                 blocked: DurationNs(u64_at(bytes, at!(LifeRecord, blocked_ns))),
             };
+            let flags = u32_at(bytes, at!(LifeRecord, flags));
+            let status = u32_at(bytes, at!(LifeRecord, exit_code));
             Ok(Event::Exit {
                 time,
                 pid,
                 tid,
                 times,
                 last: kind == KIND_GONE,
+                process: (flags & LIFE_LAST != 0).then(|| ExitStatus::of_wait(status)),
+                replaced: flags & LIFE_REPLACED != 0,
             })
         }
         other => Err(WireError::UnknownKind(other)),
@@ -376,7 +427,7 @@ mod tests {
                 record(1, 100, &[], 96),
                 WireError::LengthMismatch { says: 100, has: 96 },
             ),
-            (record(9, 56, &[], 56), WireError::UnknownKind(9)),
+            (record(9, 80, &[], 80), WireError::UnknownKind(9)),
             (
                 record(1, 120, &[(frames, 1)], 120),
                 WireError::LengthMismatch {

@@ -25,8 +25,6 @@ pub struct Ledger {
     /// Why it is `proc`, where that was not asked for.
     #[serde(default)]
     pub why_not_bpf: Option<String>,
-    /// Of threads that ended between two ticks or looks.
-    pub unsampled: Unsampled,
     /// What a sample's weight means.
     pub mode: String,
     /// The clock of every time.
@@ -59,16 +57,53 @@ pub struct Ledger {
     pub handling: BTreeMap<String, u64>,
     /// The time of blocked threads' samples, by what those waited for.
     pub blocked: BTreeMap<String, u64>,
+    /// The processes.
+    pub processes: Vec<Process>,
+    /// Children for which there was no room.
+    pub not_followed: u64,
     /// The threads.
     pub threads: Vec<Thread>,
+    /// Those that ended without a sample.
+    pub unsampled: Unsampled,
     /// What the profiler itself cost.
     pub profiler: Cost,
 }
 
-/// What no sample stands for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// One process's account.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Process {
+    /// Its kernel id.
+    pub pid: i64,
+    /// The process that made it, if that was seen.
+    pub parent: Option<i64>,
+    /// Its command line.
+    pub command: String,
+    /// The interpreter's version, empty without one.
+    pub python: String,
+    /// Its samples on a CPU.
+    pub ticks: u64,
+    /// All its samples.
+    pub samples: u64,
+    /// The time that its samples on a CPU stand for.
+    pub sampled_ns: u64,
+    /// The time that the scheduler gave its threads.
+    pub scheduler_ns: Option<u64>,
+    /// When it became a target, seconds from the first tick.
+    pub started_s: f64,
+    /// When it ended, if it did.
+    pub ended_s: Option<f64>,
+    /// What it ended with.
+    pub ended_by: Option<String>,
+    /// How close it was looked at.
+    pub seen: String,
+}
+
+/// Who ended without a sample.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct Unsampled {
-    /// How many, where they are counted.
+    /// Processes.
+    pub processes: u64,
+    /// Threads.
     pub threads: u64,
     /// Their time on a CPU.
     pub on_cpu_ns: u64,
@@ -77,6 +112,8 @@ pub struct Unsampled {
 /// One thread's account.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Thread {
+    /// Its process.
+    pub pid: i64,
     /// Its kernel id, as the target's processes see it.
     pub tid: i64,
     /// Its name.

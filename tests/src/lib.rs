@@ -4,6 +4,7 @@
 //! Ground truth comes from the targets (`tests/targets`), never from the profiler: nothing here
 //! uses the profiler's library.
 
+pub mod container;
 pub mod folded;
 pub mod kinds;
 pub mod ledger;

@@ -103,6 +103,34 @@ impl Running {
         Self::spawn(command, files)
     }
 
+    /// Starts `profiler run` on a command, with a ledger and a folded file that
+    /// [`Finished::ledger`] and [`Finished::folded`] read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Running::start`].
+    pub fn of(target: &Command, arguments: &[&str]) -> Result<Self> {
+        let files = tempfile::tempdir().context("a folder for its files")?;
+        let mut command = Command::new(binary()?);
+        command
+            .arg("run")
+            .arg("--ledger")
+            .arg(files.path().join("ledger.json"))
+            .arg("-o")
+            .arg(files.path().join("profile.folded"))
+            .args(arguments)
+            .arg("--")
+            .arg(target.get_program())
+            .args(target.get_args());
+        for (name, value) in target.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        Self::spawn(command, files)
+    }
+
     /// Starts a command that becomes `profiler`, such as one through `setpriv`.
     ///
     /// # Errors

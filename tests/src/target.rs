@@ -30,17 +30,20 @@ const SCRIPTS: &[(&str, &str)] = &[
         include_str!("../targets/busy_threads.py"),
     ),
     ("c_call.py", include_str!("../targets/c_call.py")),
+    ("children.py", include_str!("../targets/children.py")),
     (
         "collect_beside.py",
         include_str!("../targets/collect_beside.py"),
     ),
     ("count_work.py", include_str!("../targets/count_work.py")),
+    ("crowd.py", include_str!("../targets/crowd.py")),
     ("deny_call.py", include_str!("../targets/deny_call.py")),
     (
         "equal_spinners.py",
         include_str!("../targets/equal_spinners.py"),
     ),
     ("exceptions.py", include_str!("../targets/exceptions.py")),
+    ("family.py", include_str!("../targets/family.py")),
     ("gap_meter.c", include_str!("../targets/gap_meter.c")),
     ("gap_meter.py", include_str!("../targets/gap_meter.py")),
     ("gil_waiters.py", include_str!("../targets/gil_waiters.py")),
@@ -154,6 +157,26 @@ impl Target {
         Self::spawn(python, folder, script, arguments)
     }
 
+    /// Starts a target behind the words of another command, such as those of
+    /// [`crate::container`]. What it says of itself is then by other ids than ours.
+    ///
+    /// # Errors
+    ///
+    /// As [`Target::start`].
+    pub fn start_behind(
+        words: &[String],
+        python: &Python,
+        name: &str,
+        arguments: &[&str],
+    ) -> Result<Self> {
+        let (folder, script) = lay_out(python, name)?;
+        let behind = Python {
+            command: words.iter().chain(&python.command).cloned().collect(),
+            ..python.clone()
+        };
+        Self::spawn_any(&behind, folder, script, arguments)
+    }
+
     /// Starts `gap_meter.py` with its native half, built here.
     ///
     /// # Errors
@@ -185,6 +208,22 @@ impl Target {
         script: PathBuf,
         arguments: &[&str],
     ) -> Result<Self> {
+        let target = Self::spawn_any(python, folder, script, arguments)?;
+        let said = target.ready["pid"].as_u64();
+        ensure!(
+            said == Some(u64::from(target.child.id())),
+            "the target says it is {said:?}, but was started as {}",
+            target.child.id()
+        );
+        Ok(target)
+    }
+
+    fn spawn_any(
+        python: &Python,
+        folder: TempDir,
+        script: PathBuf,
+        arguments: &[&str],
+    ) -> Result<Self> {
         let mut child = command(python, &script, arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -201,12 +240,6 @@ impl Target {
             folder,
         };
         target.ready = target.expect("ready")?;
-        let said = target.ready["pid"].as_u64();
-        ensure!(
-            said == Some(u64::from(target.child.id())),
-            "the target says it is {said:?}, but was started as {}",
-            target.child.id()
-        );
         Ok(target)
     }
 

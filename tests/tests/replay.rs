@@ -5,10 +5,11 @@
 
 use bytes::Bytes;
 use profiler::assembler::Assembler;
-use profiler::wire::{self, Event, Times, WireError};
+use profiler::wire::{self, Event, ExitStatus, Times, WireError};
 use profiler::words::{DurationNs, MonotonicNs, Pid, Tid};
 use profiler_common::record::{
-    KIND_EXEC, KIND_EXIT, KIND_FORK, KIND_GONE, KIND_SAMPLE, LifeRecord, RecordHead, SampleRecord,
+    KIND_EXEC, KIND_EXIT, KIND_FORK, KIND_GONE, KIND_SAMPLE, LIFE_LAST, LIFE_REPLACED, LifeRecord,
+    RecordHead, SampleRecord,
 };
 use profiler_common::walk::RawFrame;
 use proptest::prelude::*;
@@ -27,7 +28,16 @@ fn record(kind: u32, time: u64, tid: u32, rest: &[u32]) -> Bytes {
 }
 
 fn life(kind: u32, time: u64, tid: u32, on_cpu: u32) -> Bytes {
-    let record = record(kind, time, tid, &[PID, 0, on_cpu, 0, 56, 0, 78, 0]);
+    life_with(kind, time, tid, on_cpu, [0; 3])
+}
+
+/// The same with its flags, the id before and the status.
+fn life_with(kind: u32, time: u64, tid: u32, on_cpu: u32, [flags, old, code]: [u32; 3]) -> Bytes {
+    let name = u32::from_le_bytes(*b"sh\0x");
+    let rest = [
+        PID, flags, on_cpu, 0, 56, 0, 78, 0, old, code, name, 0, 0, 0,
+    ];
+    let record = record(kind, time, tid, &rest);
     assert_eq!(record.len(), size_of::<LifeRecord>());
     record
 }
@@ -142,17 +152,45 @@ fn events_of_one_instant_keep_the_rings_order() {
 
 #[test]
 fn what_a_life_record_says_is_kept() {
-    let (events, _) = play(&[(SETTLED, vec![life(KIND_EXIT, 7, 101, 1234)])]);
-    let expected = Event::Exit {
+    let check = |kind, [flags, code]: [u32; 2], process, replaced| {
+        let record = life_with(kind, 7, 101, 1234, [flags, 0, code]);
+        let (events, _) = play(&[(SETTLED, vec![record])]);
+        let expected = Event::Exit {
+            time: MonotonicNs(7),
+            pid: Pid(PID),
+            tid: Tid(101),
+            times: Times {
+                on_cpu: DurationNs(1234),
+                runnable: DurationNs(56),
+                blocked: DurationNs(78),
+            },
+            last: kind == KIND_GONE,
+            process,
+            replaced,
+        };
+        assert_eq!(events, [(0, expected)]);
+    };
+    check(KIND_EXIT, [0, 0], None, false);
+    check(
+        KIND_EXIT,
+        [LIFE_LAST, 3 << 8],
+        Some(ExitStatus::Code(3)),
+        false,
+    );
+    // The bit above the signal says that there is a core file.
+    check(
+        KIND_GONE,
+        [LIFE_LAST, 0x8b],
+        Some(ExitStatus::Signal(11)),
+        false,
+    );
+    check(KIND_GONE, [LIFE_REPLACED, 0], None, true);
+    let (events, _) = play(&[(SETTLED, vec![life_with(KIND_EXEC, 7, PID, 0, [0, 103, 0])])]);
+    let expected = Event::Exec {
         time: MonotonicNs(7),
         pid: Pid(PID),
-        tid: Tid(101),
-        times: Times {
-            on_cpu: DurationNs(1234),
-            runnable: DurationNs(56),
-            blocked: DurationNs(78),
-        },
-        last: false,
+        old: Tid(103),
+        name: "sh".to_owned(),
     };
     assert_eq!(events, [(0, expected)]);
 }
@@ -162,7 +200,7 @@ fn a_record_that_is_none_takes_no_other_with_it() {
     let log = vec![
         tick(1, 101, 2),
         Bytes::from_static(b"short"),
-        record(9, 2, 101, &[0; 8]),
+        record(9, 2, 101, &[0; 14]),
         tick(3, 101, 2).slice(..100),
         tick(4, 101, 0),
     ];

@@ -1,6 +1,7 @@
 //! What the ledger says in words: whether the books balance, and what deserves attention.
 
 use profiler_common::loss::REASONS;
+use profiler_common::plan::MAX_PLANS;
 
 use crate::aggregate::lives::{self, Lives};
 use crate::aggregate::{Ledger, ThreadAccount, count, percent, seconds, sum};
@@ -168,6 +169,16 @@ impl Ledger {
         if let Some(text) = lives::doubt(&self.threads) {
             say(true, text);
         }
+        if self.not_followed > 0 {
+            let n = count(self.not_followed);
+            say(
+                true,
+                format!(
+                    "{n} children were not followed: {} processes were at the same time",
+                    count(MAX_PLANS.into())
+                ),
+            );
+        }
         if let Some(text) = self.unseen() {
             say(false, text);
         }
@@ -208,10 +219,15 @@ impl Ledger {
                 "{time} on a CPU went to threads that ended between two looks"
             )),
             0 => None,
-            n => Some(format!(
-                "{} threads of {time} in all ended between two ticks",
-                count(n)
-            )),
+            n => {
+                let n = count(n);
+                let mut text = format!("{n} threads of {time} in all ended between two ticks");
+                if self.unsampled.processes > 0 {
+                    let n = count(self.unsampled.processes);
+                    text += &format!(", and with them {n} processes, too short for a sample");
+                }
+                Some(text)
+            }
         }
     }
 

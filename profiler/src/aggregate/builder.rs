@@ -5,12 +5,14 @@
 
 use rustc_hash::FxHashMap;
 
+use super::ledger::Parties;
 use crate::aggregate::{
-    Beyond, Entry, Ledger, Moment, Profile, ProfileMeta, ThreadIndex, ThreadInfo, Timeline,
+    Beyond, Entry, Ledger, Moment, ProcessIndex, ProcessInfo, Profile, ProfileMeta, ThreadIndex,
+    ThreadInfo, Timeline,
 };
 use crate::sample::{Activity, FramesFrom, Gc, Gil, Handling, Sample, Wait};
 use crate::stack::{Frame, FrameId, FrameKind, Frames, StackId, Stacks};
-use crate::words::{DurationNs, MonotonicNs, Tid};
+use crate::words::{DurationNs, MonotonicNs, Pid, Tid};
 
 /// How much a profile may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,8 @@ pub struct Limits {
     pub stacks: usize,
     /// Frames over all distinct stacks, four bytes each.
     pub stack_frames: usize,
+    /// Processes.
+    pub processes: usize,
     /// Threads.
     pub threads: usize,
     /// Distinct entries, 48 bytes each and as much again for finding them.
@@ -35,6 +39,7 @@ impl Default for Limits {
             frames: 500_000,
             stacks: 1_000_000,
             stack_frames: 50_000_000,
+            processes: 16_384,
             threads: 65_536,
             entries: 2_000_000,
             timeline: 2_000_000,
@@ -73,7 +78,12 @@ pub struct Place {
 pub struct ProfileBuilder {
     meta: ProfileMeta,
     limits: Limits,
+    processes: Vec<ProcessInfo>,
+    /// The process that has an id now.
+    by_pid: FxHashMap<Pid, ProcessIndex>,
     threads: Vec<ThreadInfo>,
+    /// The process of each thread.
+    process_of: Vec<ProcessIndex>,
     frames: Frames,
     stacks: Stacks,
     entries: Vec<Entry>,
@@ -82,6 +92,7 @@ pub struct ProfileBuilder {
     beyond: Beyond,
     stacks_beyond: Option<StackId>,
     threads_beyond: Option<ThreadIndex>,
+    processes_beyond: Option<ProcessIndex>,
 }
 
 impl ProfileBuilder {
@@ -91,7 +102,10 @@ impl ProfileBuilder {
         Self {
             meta,
             limits: Limits::default(),
+            processes: Vec::new(),
+            by_pid: FxHashMap::default(),
             threads: Vec::new(),
+            process_of: Vec::new(),
             frames: Frames::new(),
             stacks: Stacks::new(),
             entries: Vec::new(),
@@ -100,6 +114,7 @@ impl ProfileBuilder {
             beyond: Beyond::default(),
             stacks_beyond: None,
             threads_beyond: None,
+            processes_beyond: None,
         }
     }
 
@@ -123,17 +138,85 @@ impl ProfileBuilder {
         build.clone_into(&mut self.meta.build);
     }
 
+    /// Registers a process: threads registered under its id from now on are its. Each call makes
+    /// another one, so that an id used again is not taken for the process before.
+    pub fn process(&mut self, info: ProcessInfo) -> ProcessIndex {
+        let pid = info.pid;
+        let index = if self.processes.len() < self.limits.processes {
+            let index = u32::try_from(self.processes.len()).unwrap_or(u32::MAX);
+            self.processes.push(info);
+            ProcessIndex(index)
+        } else {
+            self.beyond.processes += 1;
+            self.processes_beyond()
+        };
+        self.by_pid.insert(pid, index);
+        index
+    }
+
+    /// What is known of a process so far.
+    #[must_use]
+    pub fn process_info(&self, process: ProcessIndex) -> Option<&ProcessInfo> {
+        self.processes.get(process.0 as usize)
+    }
+
+    /// The process with this id is over: threads that come under it are another's.
+    pub fn process_ended(&mut self, pid: Pid) {
+        self.by_pid.remove(&pid);
+    }
+
+    /// What of a process is known only later: the program that it runs by now.
+    pub fn process_runs(&mut self, process: ProcessIndex, command: &str) {
+        if let Some(info) = self.own_process(process) {
+            command.clone_into(&mut info.command);
+        }
+    }
+
+    /// The version of its interpreter.
+    pub fn process_python(&mut self, process: ProcessIndex, python: &str) {
+        if let Some(info) = self.own_process(process) {
+            python.clone_into(&mut info.python);
+        }
+    }
+
+    /// A process that has a place of its own.
+    fn own_process(&mut self, process: ProcessIndex) -> Option<&mut ProcessInfo> {
+        let shared = Some(process) == self.processes_beyond;
+        self.processes
+            .get_mut(process.0 as usize)
+            .filter(|_| !shared)
+    }
+
     /// Registers a thread. Each call makes another one, so that a tid used again is not taken
     /// for the thread before it; the caller keeps the index beside the thread's identity.
     pub fn thread(&mut self, info: ThreadInfo) -> ThreadIndex {
         if self.threads.len() < self.limits.threads
             && let Ok(index) = u32::try_from(self.threads.len())
         {
+            let process = match self.by_pid.get(&info.pid) {
+                Some(process) => *process,
+                None => self.process(ProcessInfo {
+                    pid: info.pid,
+                    parent: None,
+                    command: String::new(),
+                    python: String::new(),
+                }),
+            };
+            self.process_of.push(process);
             self.threads.push(info);
             return ThreadIndex(index);
         }
         self.beyond.threads += 1;
         self.threads_beyond()
+    }
+
+    /// Gives a thread the id it has by now, when an exec has made it its process's first.
+    pub fn renumber(&mut self, thread: ThreadIndex, tid: Tid) {
+        if Some(thread) != self.threads_beyond
+            && let Some(info) = self.threads.get_mut(thread.0 as usize)
+        {
+            info.tid = tid;
+        }
     }
 
     /// Gives a thread the name it has by now, and says whether it has a Python thread state.
@@ -252,7 +335,16 @@ impl ProfileBuilder {
     /// unknown in it and is the caller's to fill in.
     #[must_use]
     pub fn ledger(&self, end: MonotonicNs) -> Ledger {
-        Ledger::of_samples(&self.meta, self.duration(end), &self.threads, &self.entries)
+        Ledger::of_samples(
+            &self.meta,
+            self.duration(end),
+            Parties {
+                processes: &self.processes,
+                threads: &self.threads,
+                process_of: &self.process_of,
+            },
+            &self.entries,
+        )
     }
 
     /// The profile so far, closed at `end`, with the accounts of the run.
@@ -271,7 +363,9 @@ impl ProfileBuilder {
         Profile {
             meta: self.meta,
             duration,
+            processes: self.processes,
             threads: self.threads,
+            process_of: self.process_of,
             frames: self.frames,
             stacks: self.stacks,
             entries: self.entries,
@@ -307,6 +401,11 @@ impl ProfileBuilder {
             return index;
         }
         let index = ThreadIndex(u32::try_from(self.threads.len()).unwrap_or(u32::MAX));
+        let process = match self.processes.len() {
+            1 => ProcessIndex(0),
+            _ => self.processes_beyond(),
+        };
+        self.process_of.push(process);
         self.threads.push(ThreadInfo {
             pid: self.meta.pid,
             tid: Tid(0),
@@ -314,6 +413,21 @@ impl ProfileBuilder {
             python: false,
         });
         self.threads_beyond = Some(index);
+        index
+    }
+
+    fn processes_beyond(&mut self) -> ProcessIndex {
+        if let Some(index) = self.processes_beyond {
+            return index;
+        }
+        let index = ProcessIndex(u32::try_from(self.processes.len()).unwrap_or(u32::MAX));
+        self.processes.push(ProcessInfo {
+            pid: Pid(0),
+            parent: None,
+            command: String::from("[processes beyond the limit]"),
+            python: String::new(),
+        });
+        self.processes_beyond = Some(index);
         index
     }
 }

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::aggregate::{CLOCK, Entry, ProfileMeta, ThreadInfo};
+use crate::aggregate::{
+    CLOCK, Entry, ProcessIndex, ProcessInfo, ProfileMeta, ThreadIndex, ThreadInfo,
+};
 use crate::sample::{Activity, FramesFrom, Gc, Gil, Handling};
 use crate::words::DurationNs;
 
@@ -16,7 +18,7 @@ use crate::words::DurationNs;
 pub struct Ledger {
     /// The version of this shape, 1.
     pub schema: u32,
-    /// The process.
+    /// The process, the first one when there are several.
     pub pid: u32,
     /// The interpreter's version; empty when it is not known.
     pub python: String,
@@ -68,6 +70,12 @@ pub struct Ledger {
     /// Nanoseconds that samples of blocked threads stand for, by what those waited for.
     #[serde(default)]
     pub blocked: BTreeMap<String, u64>,
+    /// The processes.
+    #[serde(default)]
+    pub processes: Vec<ProcessAccount>,
+    /// Children that were not followed: as many processes as can be already were.
+    #[serde(default)]
+    pub not_followed: u64,
     /// The threads.
     pub threads: Vec<ThreadAccount>,
     /// Threads that ended and were on a CPU at no tick: they are in nobody's samples.
@@ -83,7 +91,10 @@ pub struct Ledger {
 /// Threads that no tick met, summed up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unsampled {
-    /// How many ended.
+    /// Processes that ended without any sample.
+    #[serde(default)]
+    pub processes: u64,
+    /// Threads that ended, those of such processes included.
     pub threads: u64,
     /// Nanoseconds on a CPU that the scheduler counted for them.
     pub on_cpu_ns: u64,
@@ -131,9 +142,45 @@ pub struct HandlingCounts {
     pub unknown: u64,
 }
 
+/// One process's account.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessAccount {
+    /// Its number in the kernel.
+    pub pid: u32,
+    /// The process that made it, where that was seen.
+    pub parent: Option<u32>,
+    /// The command line of the last program that it ran; only the program's name when it ended
+    /// before more could be read.
+    pub command: String,
+    /// The interpreter's version; empty when it ran none.
+    pub python: String,
+    /// Its samples on a CPU.
+    pub ticks: u64,
+    /// Its samples, looks at threads off the CPU included.
+    pub samples: u64,
+    /// Nanoseconds its samples on a CPU stand for.
+    pub sampled_ns: u64,
+    /// Nanoseconds on a CPU as the scheduler has it, of all its threads for which that could be
+    /// read; those that no tick met included.
+    pub scheduler_ns: Option<u64>,
+    /// When it became a target, seconds from the first tick.
+    pub started_s: f64,
+    /// When it ended, likewise; none when it outlived the run.
+    pub ended_s: Option<f64>,
+    /// What it ended with: `exit 0`, `signal 9`.
+    pub ended_by: Option<String>,
+    /// How close it was looked at: `read` (its memory was, while it lived), `inherited` (it ended
+    /// before it was; its frames have the names that its parent's code had), `too_short` (it
+    /// ended before it was, and has no sample), `unread` (it is still there and has none).
+    pub seen: String,
+}
+
 /// One thread's account.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadAccount {
+    /// Its process.
+    #[serde(default)]
+    pub pid: u32,
     /// Its number in the kernel.
     pub tid: u32,
     /// Its name.
@@ -189,12 +236,21 @@ pub struct ProfilerCost {
     pub first_sample_ns: Option<u64>,
 }
 
+/// Who may have samples.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parties<'a> {
+    pub(super) processes: &'a [ProcessInfo],
+    pub(super) threads: &'a [ThreadInfo],
+    /// The process of each thread.
+    pub(super) process_of: &'a [ProcessIndex],
+}
+
 impl Ledger {
     /// What the samples themselves tell; the kernel's side is the caller's to fill in.
     pub(super) fn of_samples(
         meta: &ProfileMeta,
         duration: DurationNs,
-        threads: &[ThreadInfo],
+        parties: Parties<'_>,
         entries: &[Entry],
     ) -> Self {
         let mut ledger = Self {
@@ -208,16 +264,54 @@ impl Ledger {
             rate_hz: meta.rate_hz,
             period_ns: meta.period.0,
             duration_s: duration.0 as f64 / 1e9,
-            threads: threads.iter().map(ThreadAccount::empty).collect(),
+            processes: parties
+                .processes
+                .iter()
+                .map(ProcessAccount::empty)
+                .collect(),
+            threads: parties.threads.iter().map(ThreadAccount::empty).collect(),
             ..Self::default()
         };
         for entry in entries {
-            ledger.count(entry);
+            let process = parties.process_of.get(entry.thread.0 as usize);
+            ledger.count(entry, process.copied());
         }
         ledger
     }
 
-    fn count(&mut self, entry: &Entry) {
+    /// What of it is about one process. Losses, looks without frames and the profiler's own cost
+    /// are of the whole run.
+    pub(super) fn of_process(
+        &self,
+        process: ProcessIndex,
+        meta: &ProfileMeta,
+        is_its: impl Fn(ThreadIndex) -> bool,
+    ) -> Self {
+        let account = self.processes.get(process.0 as usize);
+        let account = account.cloned().unwrap_or_default();
+        let threads = self.threads.iter().zip(0..);
+        let threads = threads.filter(|(_, index)| is_its(ThreadIndex(*index)));
+        Self {
+            schema: self.schema,
+            pid: meta.pid.0,
+            python: meta.python.clone(),
+            build: self.build.clone(),
+            engine: self.engine.clone(),
+            mode: self.mode.clone(),
+            clock: self.clock.clone(),
+            rate_hz: self.rate_hz,
+            period_ns: self.period_ns,
+            duration_s: self.duration_s,
+            ticks: account.ticks,
+            looks: account.samples - account.ticks.min(account.samples),
+            samples: account.samples,
+            threads: threads.map(|(thread, _)| thread.clone()).collect(),
+            processes: vec![account],
+            ..Self::default()
+        }
+    }
+
+    fn count(&mut self, entry: &Entry, process: Option<ProcessIndex>) {
         self.samples += entry.ticks;
         *match entry.frames_from {
             FramesFrom::Kernel => &mut self.frames_from.kernel,
@@ -245,6 +339,13 @@ impl Ledger {
             let sum = self.blocked.entry(wait.key().into_owned()).or_default();
             *sum = sum.saturating_add(entry.weight.0);
         }
+        if let Some(process) = process.and_then(|it| self.processes.get_mut(it.0 as usize)) {
+            process.samples += entry.ticks;
+            if matches!(entry.activity, Activity::OnCpu | Activity::Unknown) {
+                process.ticks += entry.ticks;
+                process.sampled_ns = process.sampled_ns.saturating_add(entry.weight.0);
+            }
+        }
         if let Some(thread) = self.threads.get_mut(entry.thread.0 as usize) {
             thread.samples += entry.ticks;
             let sampled = match entry.activity {
@@ -257,9 +358,23 @@ impl Ledger {
     }
 }
 
+impl ProcessAccount {
+    fn empty(info: &ProcessInfo) -> Self {
+        Self {
+            pid: info.pid.0,
+            parent: info.parent.map(|parent| parent.0),
+            command: info.command.clone(),
+            python: info.python.clone(),
+            seen: String::from("read"),
+            ..Self::default()
+        }
+    }
+}
+
 impl ThreadAccount {
     fn empty(info: &ThreadInfo) -> Self {
         Self {
+            pid: info.pid.0,
             tid: info.tid.0,
             name: info.name.clone(),
             python: info.python,

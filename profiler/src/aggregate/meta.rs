@@ -39,6 +39,23 @@ pub struct ProfileMeta {
     pub start: MonotonicNs,
 }
 
+/// A process's place in its profile, in the order of registration, counted from zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProcessIndex(pub u32);
+
+/// A process that may have samples.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessInfo {
+    /// Its number in the kernel; a number used again later is another process.
+    pub pid: Pid,
+    /// The process that made it, where that was seen.
+    pub parent: Option<Pid>,
+    /// Its command line, words joined by blanks; of the last program that it ran.
+    pub command: String,
+    /// The interpreter's version; empty when it is not known, or there is none.
+    pub python: String,
+}
+
 /// A thread's place in its profile, in the order of registration, counted from zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThreadIndex(pub u32);

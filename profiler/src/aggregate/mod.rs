@@ -10,13 +10,15 @@ mod ledger;
 mod lives;
 mod meta;
 mod profile;
+mod split;
 
 pub use accounts::Remark;
 pub use builder::{Limits, Place, ProfileBuilder};
 use figures::sum;
 pub use figures::{count, percent, seconds};
 pub use ledger::{
-    FramesFromCounts, GilCounts, HandlingCounts, Ledger, ProfilerCost, ThreadAccount, Unsampled,
+    FramesFromCounts, GilCounts, HandlingCounts, Ledger, ProcessAccount, ProfilerCost,
+    ThreadAccount, Unsampled,
 };
-pub use meta::{CLOCK, ProfileMeta, ThreadIndex, ThreadInfo, UNIT};
+pub use meta::{CLOCK, ProcessIndex, ProcessInfo, ProfileMeta, ThreadIndex, ThreadInfo, UNIT};
 pub use profile::{Beyond, Entry, Moment, Profile, Timeline};

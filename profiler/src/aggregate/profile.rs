@@ -2,7 +2,7 @@
 //!
 //! It cannot be changed, so whatever is written from it, and however often, agrees.
 
-use crate::aggregate::{Ledger, ProfileMeta, ThreadIndex, ThreadInfo};
+use crate::aggregate::{Ledger, ProcessIndex, ProcessInfo, ProfileMeta, ThreadIndex, ThreadInfo};
 use crate::sample::{Activity, FramesFrom, Gc, Gil, Handling};
 use crate::stack::{Frames, StackId, Stacks};
 use crate::words::{DurationNs, MonotonicNs};
@@ -75,6 +75,8 @@ pub struct Beyond {
     pub stack_ticks: u64,
     /// Threads that share `[threads beyond the limit]`.
     pub threads: u64,
+    /// Processes that share `[processes beyond the limit]`.
+    pub processes: u64,
 }
 
 /// A closed profile.
@@ -82,6 +84,8 @@ pub struct Beyond {
 pub struct Profile {
     pub(super) meta: ProfileMeta,
     pub(super) duration: DurationNs,
+    pub(super) processes: Vec<ProcessInfo>,
+    pub(super) process_of: Vec<ProcessIndex>,
     pub(super) threads: Vec<ThreadInfo>,
     pub(super) frames: Frames,
     pub(super) stacks: Stacks,
@@ -102,6 +106,19 @@ impl Profile {
     #[must_use]
     pub fn duration(&self) -> DurationNs {
         self.duration
+    }
+
+    /// The processes, by [`ProcessIndex`]; some may have no samples.
+    #[must_use]
+    pub fn processes(&self) -> &[ProcessInfo] {
+        &self.processes
+    }
+
+    /// The process of a thread.
+    #[must_use]
+    pub fn process_of(&self, thread: ThreadIndex) -> ProcessIndex {
+        let known = self.process_of.get(thread.0 as usize);
+        known.copied().unwrap_or(ProcessIndex(u32::MAX))
     }
 
     /// The threads, by [`ThreadIndex`]; some may have no samples.

@@ -23,7 +23,7 @@ pub(super) enum Command {
     #[command(
         alias = "record",
         after_help = EXIT_STATUS,
-        override_usage = "profiler run [OPTIONS] --pid <PID>\n       profiler run [OPTIONS] -- <CMD> [ARG]..."
+        override_usage = "profiler run [OPTIONS] --pid <PID>...\n       profiler run [OPTIONS] -- <CMD> [ARG]..."
     )]
     Run(RunArgs),
     /// One look now: every thread, its state, and its frames with lines
@@ -122,7 +122,7 @@ pub(super) enum FormatArg {
 /// Arguments of `run`.
 #[derive(Args, Debug)]
 pub(super) struct RunArgs {
-    /// The process to profile
+    /// The process to profile; repeatable
     #[arg(
         short,
         long,
@@ -130,7 +130,11 @@ pub(super) struct RunArgs {
         required_unless_present = "command",
         conflicts_with = "command"
     )]
-    pub pid: Option<u32>,
+    pub pid: Vec<u32>,
+    /// Profile children too, and theirs: those that are there and those to come, whatever they run
+    /// in between; the run ends with the last of them
+    #[arg(long)]
+    pub subprocesses: bool,
     /// What a sample's weight means
     #[arg(short, long, value_enum, default_value_t = ModeArg::Cpu)]
     pub mode: ModeArg,
@@ -152,6 +156,10 @@ pub(super) struct RunArgs {
     /// Write the profile here; the extension chooses the format (.folded .svg .speedscope.json .pb.gz .txt .json); repeatable
     #[arg(short, long, value_name = "FILE")]
     pub output: Vec<PathBuf>,
+    /// Write a file for each process that has samples: NAME.PID.EXT, or with the pid where the name
+    /// has `{pid}`, which asks for the same
+    #[arg(long)]
+    pub split: bool,
     /// The format of every output, whatever its extension
     #[arg(short, long, value_enum)]
     pub format: Option<FormatArg>,

@@ -60,6 +60,7 @@ fn trial() -> Result<()> {
         ring_bytes: 64 * 1024,
         wake_bytes: 32 * 1024,
         looks_off_cpu: true,
+        pid_namespace: capabilities::own_pid_namespace().unwrap_or(None),
     };
     let mut kernel = Kernel::load(options)?;
     kernel.tick_everywhere()?;

@@ -12,6 +12,7 @@ use crate::{
     export::printable,
     pipeline::{self, Attached, Seen, View},
     sample::{Activity, FramesFrom, Gil, Handling, Wait},
+    source::capabilities,
     stack::FrameKind,
     target::TaskState,
     words::{DurationNs, Pid},
@@ -20,6 +21,8 @@ use crate::{
 /// Look, and print.
 pub(super) fn main(args: &DumpArgs) -> Result<()> {
     super::log::begin(0);
+    // Else the number would mean one process in /proc and another one to the kernel.
+    capabilities::own_pid_namespace()?;
     let attached = Attached::open(Pid(args.pid))?;
     let command = attached
         .process

@@ -2,10 +2,10 @@
 
 use anyhow::{Result, bail};
 
-use super::settings::{Engine, RunPlan};
+use super::settings::{Engine, RunPlan, Whom};
 use crate::{
     pipeline::Walk,
-    source::{Kernel, KernelError, KernelOptions, capabilities},
+    source::{Kernel, KernelError, KernelOptions, capabilities, capabilities::PidNamespace},
 };
 
 /// An engine that is there.
@@ -20,16 +20,21 @@ pub(super) enum Chosen {
 /// Make the engine that the plan wants. Where it leaves the choice, what is refused is said.
 pub(super) fn choose(plan: &RunPlan) -> Result<Chosen> {
     if plan.engine == Engine::Proc {
+        if is_of_many(plan) {
+            bail!("`--engine proc` profiles {ONE_ALONE}");
+        }
         return Ok(Chosen::Proc(None));
     }
-    let why_not = if capabilities::in_initial_pid_namespace().unwrap_or(true) {
-        match load(plan) {
+    let why_not = match capabilities::own_pid_namespace() {
+        Ok(pid_namespace) => match load(plan, pid_namespace) {
             Ok(kernel) => return Ok(Chosen::Bpf(Box::new(kernel))),
             Err(error) => error.to_string(),
-        }
-    } else {
-        "process ids mean something else in this pid namespace than to the kernel: start the container with the host's pid namespace (`docker run --pid=host`, `hostPID: true`)".to_owned()
+        },
+        Err(error) => error.to_string(),
     };
+    if is_of_many(plan) {
+        bail!("{why_not}\nwithout eBPF a run profiles {ONE_ALONE}");
+    }
     // Where a walk by eBPF's means is asked for, nothing else is that.
     if plan.engine == Engine::Bpf || plan.run.walk != Walk::Auto {
         bail!("{why_not}");
@@ -40,12 +45,21 @@ pub(super) fn choose(plan: &RunPlan) -> Result<Chosen> {
     Ok(Chosen::Proc(Some(why_not)))
 }
 
-fn load(plan: &RunPlan) -> Result<Kernel, KernelError> {
+/// What a run without eBPF is about.
+const ONE_ALONE: &str =
+    "one process alone: give a single `--pid`, or a command, and no `--subprocesses`";
+
+fn is_of_many(plan: &RunPlan) -> bool {
+    plan.run.follow || matches!(&plan.whom, Whom::Processes(pids) if pids.len() > 1)
+}
+
+fn load(plan: &RunPlan, pid_namespace: Option<PidNamespace>) -> Result<Kernel, KernelError> {
     let mut kernel = Kernel::load(KernelOptions {
         period: plan.run.period(),
         ring_bytes: plan.ring_bytes,
         wake_bytes: wake_bytes(plan),
         looks_off_cpu: plan.run.mode.looks_off_cpu(),
+        pid_namespace,
     })?;
     // Nobody is a target yet; but a refusal comes while there still is a choice.
     kernel.tick_everywhere()?;

@@ -1,6 +1,11 @@
 //! `profiler run`: everything that can fail fails first; then it profiles, then it writes.
 
-use std::{os::unix::process::ExitStatusExt as _, path::PathBuf, process::Child};
+use std::{
+    collections::HashSet,
+    os::unix::process::ExitStatusExt as _,
+    path::{Path, PathBuf},
+    process::Child,
+};
 
 use anyhow::{Context as _, Result, bail};
 use tokio::sync::oneshot;
@@ -12,20 +17,23 @@ use super::{
     log,
     progress::Line,
     report,
-    settings::{RunPlan, Whom, run_plan},
+    settings::{PID_MARK, RunPlan, Whom, run_plan},
     signals::{self, Word},
     start::{CANNOT_START, Held},
 };
 use crate::{
-    aggregate::Profile,
+    aggregate::{ProcessIndex, Profile},
     export::{self, Format, Sink, SinkError, Unit},
     pipeline::{self, Attached, End, Outcome, Target},
+    sys,
     words::Pid,
 };
 
 /// The files of a run, opened.
 struct Outputs {
     profiles: Vec<(Sink, Format)>,
+    /// Those of which each process has one; their names are known at the end.
+    split: Vec<(PathBuf, Format)>,
     ledger: Option<Sink>,
 }
 
@@ -34,9 +42,11 @@ pub(super) fn main(args: &RunArgs) -> Result<u8> {
     log::begin(args.verbose);
     let mut plan = run_plan(args)?;
     let outputs = open(&plan)?;
-    if let Whom::Process(pid) = plan.whom {
-        // Cheap to ask, and a wrong pid should not hear of missing privileges first.
-        drop(Attached::open(pid)?);
+    if let Whom::Processes(pids) = &plan.whom {
+        for pid in pids {
+            // Cheap to ask, and a wrong pid should not hear of missing privileges first.
+            drop(Attached::open(*pid)?);
+        }
     }
     let signals = signals::listen()?;
     let engine = engine::choose(&plan)?;
@@ -45,12 +55,12 @@ pub(super) fn main(args: &RunArgs) -> Result<u8> {
         plan.options.unit = Unit::Nanoseconds;
     }
     let (target, mut held) = start(&plan)?;
-    let pid = target.pid;
-    let line = Line::new(
-        &format!("profiling process {pid}"),
-        plan.quiet,
-        held.is_some(),
-    );
+    if plan.run.follow {
+        // Each process costs descriptors. The command that we start keeps its own limit.
+        sys::open_many_files();
+    }
+    let who = words(&target.pids);
+    let line = Line::new(&format!("profiling {who}"), plan.quiet, held.is_some());
     let run = profile(engine, target, &plan, &line, signals, || {
         if let Some(held) = &mut held {
             held.let_through();
@@ -72,33 +82,64 @@ pub(super) fn main(args: &RunArgs) -> Result<u8> {
         // The child has said why.
         (false, Some(CANNOT_START)) => Ok(FAILED),
         (false, _) if outcome.end == End::Duration => bail!(
-            "process {pid} ran no Python interpreter yet when its time was up, so nothing was written: give it longer (`-d`)"
+            "{who} ran no Python interpreter yet when its time was up, so nothing was written: give it longer (`-d`)"
         ),
         (false, _) => bail!(
-            "process {pid} ran no Python interpreter, so nothing was written: start the Python itself (`profiler run -- python3 …`), or give the pid of a running one"
+            "{who} ran no Python interpreter, so nothing was written: start the Python itself (`profiler run -- python3 …`), or give the pid of a running one"
         ),
     }
 }
 
+/// `process 7`, `processes 7, 8`.
+fn words(pids: &[Pid]) -> String {
+    let list: Vec<String> = pids.iter().map(Pid::to_string).collect();
+    let noun = if pids.len() == 1 {
+        "process"
+    } else {
+        "processes"
+    };
+    format!("{noun} {}", list.join(", "))
+}
+
 fn open(plan: &RunPlan) -> Result<Outputs> {
     let mut profiles = Vec::new();
+    let mut split = Vec::new();
     for (path, format) in &plan.outputs {
-        profiles.push((Sink::open(path)?, *format));
+        if is_split(path) {
+            // It fails now where it would at the end.
+            drop(Sink::open(&of_process(path, "0"))?);
+            split.push((path.clone(), *format));
+        } else {
+            profiles.push((Sink::open(path)?, *format));
+        }
     }
     let ledger = plan
         .ledger
         .as_ref()
         .map(|path| Sink::open(path))
         .transpose()?;
-    Ok(Outputs { profiles, ledger })
+    Ok(Outputs {
+        profiles,
+        split,
+        ledger,
+    })
+}
+
+fn is_split(path: &Path) -> bool {
+    path.to_string_lossy().contains(PID_MARK)
+}
+
+/// The name of the file that one process has.
+fn of_process(path: &Path, pid: &str) -> PathBuf {
+    PathBuf::from(path.to_string_lossy().replace(PID_MARK, pid))
 }
 
 /// The target, and the child that waits when we start it.
 fn start(plan: &RunPlan) -> Result<(Target, Option<Held>)> {
     match &plan.whom {
-        Whom::Process(pid) => Ok((
+        Whom::Processes(pids) => Ok((
             Target {
-                pid: *pid,
+                pids: pids.clone(),
                 command: None,
             },
             None,
@@ -106,7 +147,7 @@ fn start(plan: &RunPlan) -> Result<(Target, Option<Held>)> {
         Whom::Command(words) => {
             let held = Held::start(words)?;
             let target = Target {
-                pid: Pid(held.child.id()),
+                pids: vec![Pid(held.child.id())],
                 command: Some(words.join(" ")),
             };
             Ok((target, Some(held)))
@@ -188,6 +229,14 @@ fn write(plan: &RunPlan, outputs: Outputs, profile: &Profile, why: &str) -> Resu
         let outcome = sink.finish(|out| export::write(format, profile, &plan.options, out));
         note(path, outcome);
     }
+    for (template, format) in outputs.split {
+        for (path, part) in parts(&template, profile) {
+            let outcome = Sink::open(&path).and_then(|sink| {
+                sink.finish(|out| export::write(format, &part, &plan.options, out))
+            });
+            note(path, outcome);
+        }
+    }
     if let Some(sink) = outputs.ledger {
         let path = sink.path().to_owned();
         let outcome = sink.finish(|out| {
@@ -207,4 +256,27 @@ fn write(plan: &RunPlan, outputs: Outputs, profile: &Profile, why: &str) -> Resu
         Some(error) => Err(error.into()),
         None => Ok(()),
     }
+}
+
+/// Each process that has samples, as a profile of its own, and its file. The second process with
+/// the same number has another name.
+fn parts<'a>(
+    template: &'a Path,
+    profile: &'a Profile,
+) -> impl Iterator<Item = (PathBuf, Profile)> + 'a {
+    let mut taken = HashSet::new();
+    let processes = (0..).map(ProcessIndex).zip(profile.processes());
+    processes.filter_map(move |(index, info)| {
+        let part = profile.of_process(index)?;
+        if part.ticks() == 0 {
+            return None;
+        }
+        let names = (1..).map(|n| match n {
+            1 => info.pid.to_string(),
+            n => format!("{}-{n}", info.pid),
+        });
+        let mut paths = names.map(|name| of_process(template, &name));
+        let path = paths.find(|path| taken.insert(path.clone()))?;
+        Some((path, part))
+    })
 }

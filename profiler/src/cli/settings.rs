@@ -1,7 +1,10 @@
 //! What the command line means. Everything that can be wrong with it is found here, before
 //! anything is opened or attached.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use super::args::{
     EngineArg, FormatArg, GranularityArg, ModeArg, RunArgs, StateFramesArg, WalkArg,
@@ -35,8 +38,8 @@ impl std::error::Error for UsageError {}
 /// Whom to profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Whom {
-    /// A process that runs.
-    Process(Pid),
+    /// Processes that run, each once.
+    Processes(Vec<Pid>),
     /// A command that is to be started.
     Command(Vec<String>),
 }
@@ -78,9 +81,16 @@ pub(super) struct RunPlan {
 /// # Errors
 /// [`UsageError`].
 pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
-    let whom = match args.pid {
-        Some(pid) => Whom::Process(Pid(pid)),
-        None => Whom::Command(args.command.clone()),
+    let whom = if args.pid.is_empty() {
+        Whom::Command(args.command.clone())
+    } else {
+        let mut pids: Vec<Pid> = Vec::new();
+        for pid in args.pid.iter().copied().map(Pid) {
+            if !pids.contains(&pid) {
+                pids.push(pid);
+            }
+        }
+        Whom::Processes(pids)
     };
     let Some(rate_hz) = args
         .rate
@@ -140,6 +150,7 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
             WalkArg::User => Walk::User,
         },
         jitter: !args.no_jitter,
+        follow: args.subprocesses,
         max_frames: args.max_depth,
         began: crate::sys::monotonic(),
         timeline: outputs.iter().any(|(_, format)| format.shows_time()),
@@ -197,14 +208,49 @@ fn outputs(args: &RunArgs) -> Result<Vec<(PathBuf, Format)>, UsageError> {
             None if path.as_os_str() == "-" => Format::Text,
             None => Format::from_extension(path).map_err(|error| UsageError(error.to_string()))?,
         };
-        Ok((path.clone(), format))
+        let path = if args.split {
+            split(path)?
+        } else {
+            path.clone()
+        };
+        Ok((path, format))
     });
     let mut outputs = named.collect::<Result<Vec<_>, UsageError>>()?;
     // A format without a file is meant for standard output.
     if let (true, Some(format)) = (outputs.is_empty(), chosen) {
         outputs.push((PathBuf::from("-"), format));
     }
+    if args.split && args.output.is_empty() {
+        return wrong(String::from(
+            "--split writes files: name one, as in `-o profile.svg`",
+        ));
+    }
     Ok(outputs)
+}
+
+/// What stands for the number of a process in the name of a file that each process has for itself.
+pub(super) const PID_MARK: &str = "{pid}";
+
+/// The name with a place for the process's number, before what tells the format.
+fn split(path: &Path) -> Result<PathBuf, UsageError> {
+    const LONG_EXTENSIONS: [&str; 2] = [".speedscope.json", ".pb.gz"];
+    let name = path.file_name().map(|name| name.to_string_lossy());
+    let Some(name) = name.filter(|name| name != "-") else {
+        return wrong(format!(
+            "--split needs a file for each process, and `{}` is one",
+            path.display()
+        ));
+    };
+    if name.contains(PID_MARK) {
+        return Ok(path.to_owned());
+    }
+    let long = LONG_EXTENSIONS.iter().find(|it| name.ends_with(**it));
+    let at = match long {
+        Some(long) => name.len() - long.len(),
+        None => name.rfind('.').unwrap_or(name.len()),
+    };
+    let (stem, extension) = name.split_at(at);
+    Ok(path.with_file_name(format!("{stem}.{PID_MARK}{extension}")))
 }
 
 /// `10`, `10s`, `2m`, `1m 30s`: a bare number is seconds.
@@ -269,11 +315,40 @@ mod tests {
             ("run --pid 1 --engine proc --walk kernel", "leave one of"),
             ("run --pid 1 -o profile.xyz", "profile.xyz"),
             ("run --pid 1 -o a.json --ledger a.json", "named twice"),
+            ("run --pid 1 --split", "name one"),
+            ("run --pid 1 --split -f folded -o -", "`-` is one"),
         ];
         for (line, hint) in cases {
             let error = lower(line).expect_err(line);
             assert!(error.0.contains(hint), "{line}: {}", error.0);
         }
+    }
+
+    #[test]
+    fn a_file_for_each_process_has_its_number_before_the_extension() {
+        let path = |line: String| lower(&line).expect("a run").outputs[0].0.clone();
+        let cases = [
+            ("-o a.svg", "a.svg"),
+            ("-o a.{pid}.svg", "a.{pid}.svg"),
+            ("--split -o a.b.svg", "a.b.{pid}.svg"),
+            (
+                "--split -o d/a.speedscope.json",
+                "d/a.{pid}.speedscope.json",
+            ),
+            ("--split -o {pid}/a.pb.gz", "{pid}/a.{pid}.pb.gz"),
+            ("--split -o p{pid}.json", "p{pid}.json"),
+            ("--split -f json -o plain", "plain.{pid}"),
+        ];
+        for (typed, expected) in cases {
+            let path = path(format!("run --pid 1 {typed}"));
+            assert_eq!(path, PathBuf::from(expected), "{typed}");
+        }
+    }
+
+    #[test]
+    fn a_process_named_twice_is_one() {
+        let plan = lower("run -p 3 -p 4 --pid 3").expect("a run");
+        assert_eq!(plan.whom, Whom::Processes(vec![Pid(3), Pid(4)]));
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub struct Wishes {
 pub const fn plan_without_python(wishes: Wishes) -> Plan {
     Plan {
         since_ns: wishes.since.0,
+        owner: 0,
         flags: wishes.flags | PLAN_NO_PYTHON,
         _pad: 0,
         walk: WalkPlan {
@@ -80,6 +81,7 @@ pub fn plan(runtime: &Runtime, memory: &dyn Memory, wishes: Wishes) -> Option<Pl
     let state = state_plan(runtime, memory, &walk, &flag)?;
     Some(Plan {
         since_ns: wishes.since.0,
+        owner: 0,
         flags: wishes.flags,
         _pad: 0,
         walk,

@@ -7,14 +7,15 @@
 //!           "weight_ns"},
 //!  "frames":  [{"kind", "function", "file", "line", "first_line", "module", "label"}],
 //!  "stacks":  [[frame, …]],             indices of frames, leaf first
-//!  "threads": [{"pid", "tid", "name", "python"}],
+//!  "processes": [{"pid", "parent", "command", "python"}],
+//!  "threads": [{"pid", "tid", "name", "python", "process"}],
 //!  "entries": [{"thread", "stack", "state", "reason", "gil", "behind", "gc", "handling",
 //!               "frames_from", "ticks", "weight_ns"}],
-//!  "beyond":  {"frames", "stack_ticks", "threads"},
+//!  "beyond":  {"frames", "stack_ticks", "threads", "processes"},
 //!  "ledger":  {…}}                      as --ledger writes it
 //! ```
 //!
-//! `thread` and `stack` are indices too; what is not known is `null`. A stack without frames
+//! `thread`, `stack` and `process` are indices too; what is not known is `null`. A stack without frames
 //! is a thread without Python. Of an entry:
 //!
 //! - `state`: `on_cpu`, `runnable`, `blocked`, `unknown`; `reason`, only when it was blocked:
@@ -34,7 +35,7 @@ use std::time::UNIX_EPOCH;
 
 use serde::Serialize;
 
-use crate::aggregate::{CLOCK, Ledger, Profile, UNIT};
+use crate::aggregate::{CLOCK, Ledger, Profile, ThreadIndex, UNIT};
 use crate::export::Options;
 use crate::export::format::Granularity;
 use crate::sample::Wait;
@@ -46,6 +47,7 @@ struct File<'a> {
     meta: Meta<'a>,
     frames: Vec<JsonFrame>,
     stacks: Vec<Vec<u32>>,
+    processes: Vec<Process<'a>>,
     threads: Vec<Thread<'a>>,
     entries: Vec<JsonEntry>,
     beyond: JsonBeyond,
@@ -84,11 +86,20 @@ struct JsonFrame {
 }
 
 #[derive(Serialize)]
+struct Process<'a> {
+    pid: u32,
+    parent: Option<u32>,
+    command: &'a str,
+    python: &'a str,
+}
+
+#[derive(Serialize)]
 struct Thread<'a> {
     pid: u32,
     tid: u32,
     name: &'a str,
     python: bool,
+    process: u32,
 }
 
 #[derive(Serialize)]
@@ -111,6 +122,7 @@ struct JsonBeyond {
     frames: u64,
     stack_ticks: u64,
     threads: u64,
+    processes: u64,
 }
 
 /// Writes `profile` as JSON. Frames keep their numbers; with the granularity `function` their
@@ -126,11 +138,19 @@ pub fn write(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> i
     });
     let stacks = profile.stacks().iter();
     let stacks = stacks.map(|stack| stack.iter().map(|frame| frame.0).collect());
-    let threads = profile.threads().iter().map(|info| Thread {
+    let processes = profile.processes().iter().map(|info| Process {
+        pid: info.pid.0,
+        parent: info.parent.map(|parent| parent.0),
+        command: &info.command,
+        python: &info.python,
+    });
+    let threads = profile.threads().iter().zip(0..);
+    let threads = threads.map(|(info, index)| Thread {
         pid: info.pid.0,
         tid: info.tid.0,
         name: &info.name,
         python: info.python,
+        process: profile.process_of(ThreadIndex(index)).0,
     });
     let entries = profile.entries().iter().map(|entry| JsonEntry {
         thread: entry.thread.0,
@@ -151,12 +171,14 @@ pub fn write(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> i
         meta: meta(profile),
         frames: frames.collect(),
         stacks: stacks.collect(),
+        processes: processes.collect(),
         threads: threads.collect(),
         entries: entries.collect(),
         beyond: JsonBeyond {
             frames: beyond.frames,
             stack_ticks: beyond.stack_ticks,
             threads: beyond.threads,
+            processes: beyond.processes,
         },
         ledger: profile.ledger(),
     };

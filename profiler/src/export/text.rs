@@ -15,6 +15,7 @@ use crate::words::DurationNs;
 
 mod part;
 mod places;
+mod processes;
 mod threads;
 mod why;
 
@@ -44,11 +45,13 @@ pub fn write(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> i
     match mode {
         Mode::Cpu => {
             places::write(&all, "", options, out)?;
+            processes::write(&all, "", options, out)?;
             threads::write(&all, false, "", options, out)?;
         }
         Mode::Wall | Mode::OffCpu => {
             places::write(&all, "", options, out)?;
             why::reasons(&all, options, out)?;
+            processes::write(&all, "", options, out)?;
             threads::write(&all, true, "", options, out)?;
             why::notes(&all, out)?;
         }
@@ -71,6 +74,7 @@ fn gil(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io::Res
     writeln!(out, "\n{}", Paint::Bold.on(&text, options.style))?;
     if held > 0 {
         places::write(&holders, " that holds the GIL", options, out)?;
+        processes::write(&holders, " that holds a GIL", options, out)?;
         threads::write(&holders, true, " that holds the GIL", options, out)?;
         why::notes(&holders, out)?;
     }
@@ -140,6 +144,10 @@ fn accounts(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io
         ),
         (beyond.frames, "frames are `[frames beyond the limit]`"),
         (beyond.threads, "threads share `[threads beyond the limit]`"),
+        (
+            beyond.processes,
+            "processes share `[processes beyond the limit]`",
+        ),
     ] {
         if n > 0 {
             lines.push((

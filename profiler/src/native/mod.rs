@@ -47,13 +47,14 @@ const MAX_ASKED: usize = 64;
 /// Names from ELF symbols, perf maps and the vdso.
 pub struct LiveSymbols {
     symbolizer: Symbolizer,
-    names: FxHashMap<(Pid, RemoteAddr), NativeFrame>,
+    names: FxHashMap<Pid, FxHashMap<RemoteAddr, NativeFrame>>,
+    kept: usize,
 }
 
 impl std::fmt::Debug for LiveSymbols {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LiveSymbols")
-            .field("names", &self.names.len())
+            .field("names", &self.kept)
             .finish_non_exhaustive()
     }
 }
@@ -63,11 +64,19 @@ impl Default for LiveSymbols {
         Self {
             symbolizer: Symbolizer::builder().enable_code_info(false).build(),
             names: FxHashMap::default(),
+            kept: 0,
         }
     }
 }
 
 impl LiveSymbols {
+    /// A process is over or runs another program: its addresses mean something else from now on.
+    pub fn forget(&mut self, pid: Pid) {
+        if let Some(names) = self.names.remove(&pid) {
+            self.kept = self.kept.saturating_sub(names.len());
+        }
+    }
+
     fn look_up(&self, pid: Pid, addr: RemoteAddr) -> NativeFrame {
         let mut process = Process::new(with_memory(pid).0.into());
         process.debug_syms = false;
@@ -122,14 +131,18 @@ fn has_memory(pid: Pid) -> bool {
 
 impl Symbols for LiveSymbols {
     fn name(&mut self, pid: Pid, addr: RemoteAddr) -> NativeFrame {
-        if let Some(known) = self.names.get(&(pid, addr)) {
+        let known = self.names.get(&pid).and_then(|names| names.get(&addr));
+        if let Some(known) = known {
             return known.clone();
         }
-        if self.names.len() >= MAX_NAMES {
+        if self.kept >= MAX_NAMES {
             self.names.clear();
+            self.kept = 0;
         }
         let found = self.look_up(pid, addr);
-        self.names.insert((pid, addr), found.clone());
+        let names = self.names.entry(pid).or_default();
+        names.insert(addr, found.clone());
+        self.kept += 1;
         found
     }
 }

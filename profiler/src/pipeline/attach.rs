@@ -40,6 +40,20 @@ impl fmt::Display for AttachError {
 
 impl std::error::Error for AttachError {}
 
+impl AttachError {
+    /// Whether the process is not there (any more).
+    pub(super) fn is_absence(&self) -> bool {
+        matches!(
+            self,
+            Self::Target(
+                TargetError::NoSuchProcess { .. }
+                    | TargetError::Gone { .. }
+                    | TargetError::Zombie { .. }
+            )
+        )
+    }
+}
+
 impl From<TargetError> for AttachError {
     fn from(error: TargetError) -> Self {
         Self::Target(error)

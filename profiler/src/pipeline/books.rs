@@ -5,13 +5,15 @@ use profiler_common::{
     loss::{Counters, MALFORMED, N_REASONS, REASONS, UNACCOUNTED, UNKNOWN_PROCESS},
 };
 
-use super::{absence::Away, people::People};
+use super::{absence::Away, people::Person};
+use rustc_hash::FxHashMap;
+
 use crate::{
-    aggregate::Ledger,
+    aggregate::{Ledger, ProcessIndex, Unsampled},
     source::ProgramCost,
     sys::OwnCost,
-    wire::Times,
-    words::{DurationNs, MonotonicNs, Tid},
+    wire::{ExitStatus, Times},
+    words::{DurationNs, MonotonicNs, Pid},
 };
 
 /// Ticks that reached user space, and those that were given up there.
@@ -23,8 +25,62 @@ pub(super) struct Received {
     pub(super) malformed: u64,
     /// Ticks of processes that were no longer known.
     pub(super) unknown_process: u64,
+    /// Processes that were there and could not become targets.
+    pub(super) not_followed: u64,
     /// When the first sample was taken.
     pub(super) first: Option<MonotonicNs>,
+}
+
+/// What is kept of a process when it is over, or the run is.
+#[derive(Debug)]
+pub(super) struct Gone {
+    pub(super) index: ProcessIndex,
+    pub(super) pid: Pid,
+    /// When it became a target.
+    pub(super) since: MonotonicNs,
+    /// When it ended; none when it outlived the run.
+    pub(super) ended: Option<MonotonicNs>,
+    pub(super) ended_by: Option<ExitStatus>,
+    /// Whether its memory was looked at while it lived.
+    pub(super) was_read: bool,
+    pub(super) has_samples: bool,
+    pub(super) unmet: Unsampled,
+    pub(super) contradictions: u64,
+    pub(super) people: Vec<Person>,
+}
+
+impl Gone {
+    /// Another one that has the same place in the profile.
+    pub(super) fn absorb(&mut self, other: Self) {
+        self.ended = other.ended;
+        self.ended_by = other.ended_by;
+        self.was_read |= other.was_read;
+        self.has_samples |= other.has_samples;
+        self.unmet = sum([self.unmet, other.unmet].into_iter());
+        self.contradictions += other.contradictions;
+        let last = self.people.last().map(|person| person.index);
+        let fresh = other.people.into_iter();
+        self.people
+            .extend(fresh.filter(|person| Some(person.index) != last));
+    }
+
+    fn seen(&self) -> &'static str {
+        match (self.was_read, self.has_samples) {
+            (true, _) => "read",
+            (false, true) => "inherited",
+            (false, false) if self.ended.is_some() => "too_short",
+            // It sleeps.
+            (false, false) => "unread",
+        }
+    }
+}
+
+fn sum(all: impl Iterator<Item = Unsampled>) -> Unsampled {
+    all.fold(Unsampled::default(), |a, b| Unsampled {
+        processes: a.processes + b.processes,
+        threads: a.threads + b.threads,
+        on_cpu_ns: a.on_cpu_ns.saturating_add(b.on_cpu_ns),
+    })
 }
 
 /// What the accounts are about.
@@ -43,11 +99,10 @@ pub(super) fn close(
     ledger: &mut Ledger,
     counters: &Counters,
     received: Received,
-    people: &People,
-    accounts: &[(Tid, Account)],
+    gone: &[Gone],
+    accounts: &[Account],
     span: Span,
 ) {
-    let Span { began, end, .. } = span;
     ledger.ticks = counters.ticks;
     let mut losses = [0; N_REASONS];
     losses.copy_from_slice(&counters.losses);
@@ -61,23 +116,53 @@ pub(super) fn close(
             ledger.losses.insert(reason.name.to_owned(), lost);
         }
     }
-    ledger.contradictions = people.contradictions();
-    ledger.unsampled = people.unmet();
     ledger.events_lost = counters.events_lost;
-    for (thread, person) in ledger.threads.iter_mut().zip(people.everyone()) {
+    ledger.not_followed = counters.plans_full + received.not_followed;
+    ledger.contradictions = gone.iter().map(|gone| gone.contradictions).sum();
+    ledger.unsampled = sum(gone.iter().map(|gone| gone.unmet));
+    let too_short = gone.iter().filter(|gone| gone.seen() == "too_short");
+    ledger.unsampled.processes = too_short.count() as u64;
+    let accounts: FxHashMap<(u32, u32), &Account> = accounts
+        .iter()
+        .map(|account| ((account.tgid, account.tid), account))
+        .collect();
+    for process in gone {
+        let lives = process.ended.is_none();
+        let account = |person: &Person| {
+            let key = (process.pid.0, person.tid.0);
+            accounts.get(&key).copied().filter(|_| lives)
+        };
+        close_process(ledger, process, account, span);
+    }
+}
+
+fn close_process<'a>(
+    ledger: &mut Ledger,
+    process: &Gone,
+    account: impl Fn(&Person) -> Option<&'a Account>,
+    span: Span,
+) {
+    let Span { began, end, .. } = span;
+    let mut on_cpu = (process.unmet.threads > 0).then_some(process.unmet.on_cpu_ns);
+    for person in &process.people {
+        let Some(thread) = ledger.threads.get_mut(person.index.0 as usize) else {
+            continue;
+        };
         thread.pthread_id = person.pthread_id.map(|id| id.0);
         thread.matched_by = person
             .matched_by
             .iter()
             .map(|rung| rung.key().to_owned())
             .collect();
-        let account = accounts.iter().find(|(tid, _)| *tid == person.tid);
-        let times = match (person.ended, account) {
+        let times = match (person.ended, account(person)) {
             (Some((times, _)), _) => Some(times),
-            (None, Some((_, account))) => Some(times_until(account, end)),
+            (None, Some(account)) => Some(times_until(account, end)),
             (None, None) => None,
         };
         thread.scheduler_ns = times.map(|times| times.on_cpu.0);
+        if let Some(own) = thread.scheduler_ns {
+            on_cpu = Some(on_cpu.unwrap_or(0).saturating_add(own));
+        }
         if span.off_cpu {
             thread.runnable_ns = times.map(|times| times.runnable.0);
             thread.blocked_ns = times.map(|times| times.blocked.0);
@@ -86,6 +171,15 @@ pub(super) fn close(
             thread.wall_ns = times.map(|_| died.0.saturating_sub(born.0));
         }
     }
+    let Some(row) = ledger.processes.get_mut(process.index.0 as usize) else {
+        return;
+    };
+    let seconds = |time: MonotonicNs| time.0.saturating_sub(began.0) as f64 / 1e9;
+    row.scheduler_ns = on_cpu;
+    row.started_s = seconds(process.since);
+    row.ended_s = process.ended.map(seconds);
+    row.ended_by = process.ended_by.map(|status| status.to_string());
+    process.seen().clone_into(&mut row.seen);
 }
 
 /// An account's times, the stretch that still lasts included.

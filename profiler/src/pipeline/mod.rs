@@ -1,20 +1,23 @@
 //! The corridor: joins the rooms for one run, and shuts them down in order.
 //!
-//! Each file is one joint: the target and its interpreter ([`attach`]), the threads that were
-//! seen (`people`), from raw frames to stacks (`stacks`), one tick to one sample (`sampler`), all
-//! of it in one state (`session`), the accounts at the end (`books`), and the loop that drives them ([`run()`]).
+//! Each file is one joint: a process and its interpreter ([`attach`], `hold`, `search`), the threads
+//! that were seen (`people`), from raw frames to stacks (`stacks`), one tick to one sample
+//! (`sampler`), all of it in one state (`session`), the accounts at the end (`books`), and the loop
+//! that drives them ([`run()`]).
 //! [`look()`] is the short way, for one look without the kernel's half. Nothing here decides
 //! what a thing means.
 
 mod absence;
 pub mod attach;
 mod books;
+mod hold;
 mod look;
 mod people;
 mod proc;
 mod rounds;
 mod run;
 mod sampler;
+mod search;
 mod session;
 mod settings;
 mod stacks;

@@ -2,6 +2,8 @@
 //!
 //! Only threads that were sampled cost anything here: ten thousand sleepers are never looked at.
 
+mod exec;
+
 use rustc_hash::FxHashMap;
 
 use crate::{
@@ -13,9 +15,7 @@ use crate::{
     words::{DurationNs, InnerTid, MonotonicNs, Pid, PthreadId, RemoteAddr, ThreadStateAddr, Tid},
 };
 
-use super::attach::Attached;
-
-/// Who can be asked about the threads of one process: the process itself, as a rule.
+/// Who can be asked about the threads of one process: the hold on it, as a rule.
 pub(super) trait Witness {
     /// The process.
     fn pid(&self) -> Pid;
@@ -27,28 +27,6 @@ pub(super) trait Witness {
     fn maps(&self) -> Option<Maps>;
     /// The memory.
     fn memory(&self) -> &dyn Memory;
-}
-
-impl Witness for Attached {
-    fn pid(&self) -> Pid {
-        self.process.pid()
-    }
-
-    fn task(&self, tid: Tid) -> Option<TaskFacts> {
-        self.process.task(tid).ok()
-    }
-
-    fn stack_pointer(&self, tid: Tid) -> Option<RemoteAddr> {
-        self.process.in_kernel(tid).ok()?.stack_pointer()
-    }
-
-    fn maps(&self) -> Option<Maps> {
-        self.process.maps().ok()
-    }
-
-    fn memory(&self) -> &dyn Memory {
-        &self.memory
-    }
 }
 
 /// Who can be asked about the Python side of it: the runtime, as a rule.
@@ -80,6 +58,7 @@ impl PythonWitness for Runtime {
 /// One thread of the profile.
 #[derive(Clone, Debug)]
 pub(super) struct Person {
+    pub(super) index: ThreadIndex,
     pub(super) tid: Tid,
     pub(super) pthread_id: Option<PthreadId>,
     pub(super) matched_by: Vec<Rung>,
@@ -128,6 +107,8 @@ const ATTEMPTS: u32 = 10;
 #[derive(Clone, Copy, Debug)]
 struct Place {
     index: ThreadIndex,
+    /// Where it is in the list of everyone.
+    own: usize,
     /// Whether a thread state of Python's was ever seen for it.
     python: bool,
     /// When it was there first.
@@ -136,6 +117,8 @@ struct Place {
     ticks: u32,
     /// What its samples weigh together.
     weighed: DurationNs,
+    /// Whether it has taken over the id of its process's first thread, in an exec.
+    took_over: bool,
 }
 
 /// What a tick or a look told of a thread.
@@ -193,24 +176,28 @@ impl People {
             python,
         });
         let person = Person {
+            index,
             tid,
             pthread_id: Some(tls_base).filter(|id| id.0 != 0),
             matched_by: Vec::new(),
             ended: None,
             born: self.births.remove(&tid),
         };
-        let place = index.0 as usize;
-        if place >= self.everyone.len() {
-            self.everyone.resize(place + 1, person);
+        // Threads beyond the profile's limit share an index, and so one person.
+        let own = self.everyone.partition_point(|known| known.index < index);
+        if own == self.everyone.len() {
+            self.everyone.push(person);
         }
         self.living.insert(
             tid,
             Place {
                 index,
+                own,
                 python,
                 met: stranger.at,
                 ticks: 0,
                 weighed: DurationNs(0),
+                took_over: false,
             },
         );
         self.strangers.push(stranger);
@@ -274,7 +261,7 @@ impl People {
     /// it down, so it keeps its place until another thread gets its id.
     pub(super) fn leave(&mut self, tid: Tid, times: Times, time: MonotonicNs) {
         if let Some(place) = self.living.get(&tid)
-            && let Some(person) = self.everyone.get_mut(place.index.0 as usize)
+            && let Some(person) = self.everyone.get_mut(place.own)
         {
             person.ended = Some((times, time));
             // Its state is no evidence any more: an id that nobody has would look like the one
@@ -308,7 +295,7 @@ impl People {
         if let Some(place) = self.living.get(&tid)
             && place.met >= time
         {
-            if let Some(person) = self.everyone.get_mut(place.index.0 as usize) {
+            if let Some(person) = self.everyone.get_mut(place.own) {
                 person.born = Some(time);
             }
             return;
@@ -318,17 +305,6 @@ impl People {
         self.living.remove(&tid);
         self.facts.retain(|facts| facts.tid != tid);
         self.registry.forget(tid);
-    }
-
-    /// The program was replaced: nobody is who they were, but the thread that did it lives on.
-    pub(super) fn forget_python(&mut self) {
-        self.states.clear();
-        self.states_of.clear();
-        self.registry = Registry::new();
-        self.start_stack = None;
-        for place in self.living.values_mut() {
-            place.python = false;
-        }
     }
 
     /// Whether somebody waits to be identified.
@@ -389,6 +365,7 @@ impl People {
         for stranger in strangers {
             let Some(&Place {
                 index,
+                own,
                 python: is_python,
                 ..
             }) = self.living.get(&stranger.tid)
@@ -413,7 +390,7 @@ impl People {
                 builder.rename(index, name, true);
             }
             if let Some(found) = self.registry.by_tid(stranger.tid)
-                && let Some(person) = self.everyone.get_mut(index.0 as usize)
+                && let Some(person) = self.everyone.get_mut(own)
             {
                 person.pthread_id = Some(found.pthread_id);
                 person.matched_by.clone_from(&found.matched_by);
@@ -457,8 +434,14 @@ impl People {
     }
 
     /// Everyone, in the order of their index.
+    #[cfg(test)]
     pub(super) fn everyone(&self) -> &[Person] {
         &self.everyone
+    }
+
+    /// The process is over, or the run: everyone leaves, in the order of their index.
+    pub(super) fn into_everyone(self) -> Vec<Person> {
+        self.everyone
     }
 
     /// Whether a thread of this id is alive and has a place.

@@ -4,10 +4,8 @@
 use std::{fmt, future::Future, io, time::Duration};
 
 use profiler_common::loss::Counters;
-use tokio::{
-    io::unix::AsyncFd,
-    time::{Instant, MissedTickBehavior, interval_at, sleep_until},
-};
+use tokio::io::unix::AsyncFd;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 use super::{
     attach::{AttachError, Attached},
@@ -19,10 +17,12 @@ use super::{
 use crate::{
     aggregate::{Profile, ProfileBuilder},
     assembler::Assembler,
-    cpython::CpythonError,
+    cpython::{CpythonError, Runtime},
     source::{Kernel, KernelError, ring::Ring},
-    sys, wire,
-    words::{DurationNs, MonotonicNs, Pid},
+    sys,
+    target::descendants,
+    wire,
+    words::{DurationNs, MonotonicNs},
 };
 
 /// Why a run ended.
@@ -103,7 +103,6 @@ const BATCH: usize = 4096;
 /// object is new and may be gone soon, and calmly later.
 const EAGER: Duration = Duration::from_millis(10);
 const CALM: Duration = Duration::from_millis(100);
-const EAGER_FOR: Duration = Duration::from_secs(1);
 /// How long a process that was there before us may take to finish starting its interpreter.
 const STARTING: Duration = Duration::from_secs(5);
 /// How often threads that had no name are asked for it again.
@@ -111,6 +110,9 @@ const NAMES: Duration = Duration::from_millis(500);
 /// How often the ticks' period is drawn anew, and how far at most from its mean.
 const PERIODS: Duration = Duration::from_millis(200);
 const JITTER: f64 = 0.2;
+/// How long the end of a process waits for events that are older: a little more than the assembler
+/// needs.
+const SETTLING: Duration = Duration::from_millis(3);
 /// How often CPUs that came online are looked for.
 const NEW_CPUS: Duration = Duration::from_secs(5);
 
@@ -129,19 +131,23 @@ pub async fn run(
     stop: impl Future<Output = ()>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Outcome, RunError> {
-    let pid = target.pid;
-    let attached = Attached::open(pid)?;
-    let started_by_us = target.command.is_some();
-    let command = target.command.unwrap_or_else(|| {
-        let words = attached.process.command_line().unwrap_or_default();
-        words.join(" ")
+    let mut roots = Vec::new();
+    for pid in &target.pids {
+        let attached = Attached::open(*pid)?;
+        let command = target.command.clone().unwrap_or_else(|| command(&attached));
+        // Its own ticks must not be missed while the interpreter is looked for.
+        let runtime = if target.command.is_some() {
+            None
+        } else {
+            patiently(&attached, settings.follow).await?
+        };
+        roots.push((attached, command, runtime));
+    }
+    let first = roots.first().map(|(attached, command, _)| {
+        let pid = attached.process.pid();
+        (pid, command.clone())
     });
-    // Its own ticks must not be missed while the interpreter is looked for.
-    let runtime = if started_by_us {
-        None
-    } else {
-        Some(patiently(&attached).await?)
-    };
+    let (pid, command) = first.ok_or_else(|| io::Error::other("there is no process"))?;
     let mut ring = kernel
         .take_ring()
         .ok_or_else(|| io::Error::other("the ring is taken"))??;
@@ -151,10 +157,12 @@ pub async fn run(
     if settings.timeline {
         builder = builder.with_timeline();
     }
-    let mut session = Session::new(attached, builder, settings.clone(), since);
-    match runtime {
-        Some(runtime) => session.plan_with(&mut kernel, runtime)?,
-        None => session.plan_without_python(&mut kernel)?,
+    let mut session = Session::new(builder, settings.clone(), since);
+    for (attached, command, runtime) in roots {
+        session.begin(&mut kernel, attached, None, command, runtime)?;
+    }
+    if settings.follow {
+        find_children(&mut kernel, &mut session);
     }
     kernel.take_census()?;
     kernel.tick_everywhere()?;
@@ -174,11 +182,20 @@ pub async fn run(
         progress,
     )
     .await?;
-    Ok(close(kernel, &mut ring, session, &mut assembler, pid, end)?)
+    Ok(close(kernel, &mut ring, session, &mut assembler, end)?)
+}
+
+fn command(attached: &Attached) -> String {
+    let words = attached.process.command_line().unwrap_or_default();
+    words.join(" ")
 }
 
 /// The interpreter of a process that was there before us; one that is just starting gets a while.
-pub(super) async fn patiently(attached: &Attached) -> Result<crate::cpython::Runtime, AttachError> {
+/// One whose children are followed need not have any.
+pub(super) async fn patiently(
+    attached: &Attached,
+    follow: bool,
+) -> Result<Option<Runtime>, AttachError> {
     let deadline = Instant::now() + STARTING;
     loop {
         match attached.discover() {
@@ -187,7 +204,26 @@ pub(super) async fn patiently(attached: &Attached) -> Result<crate::cpython::Run
             {
                 tokio::time::sleep(EAGER).await;
             }
-            other => return other,
+            Err(AttachError::Python {
+                error: CpythonError::NotFound(_),
+                ..
+            }) if follow => return Ok(None),
+            other => return other.map(Some),
+        }
+    }
+}
+
+/// The children that are there already. Those that come meanwhile are followed by the kernel, or
+/// found when it is looked again.
+fn find_children(kernel: &mut Kernel, session: &mut Session) {
+    loop {
+        let found = descendants(&session.pids()).into_iter();
+        let fresh: Vec<_> = found.filter(|(pid, _)| !session.knows(*pid)).collect();
+        if fresh.is_empty() {
+            return;
+        }
+        for (pid, parent) in fresh {
+            session.find(kernel, pid, parent);
         }
     }
 }
@@ -203,16 +239,6 @@ async fn drive(
 ) -> Result<End, RunError> {
     let begin = Instant::now();
     let deadline = settings.duration.map(|duration| begin + duration);
-    let target_end = session
-        .attached
-        .process
-        .pidfd()
-        .map(|fd| fd.try_clone_to_owned());
-    #[expect(
-        deprecated,
-        reason = "what replaces it is unsafe, and an owned descriptor stays open"
-    )]
-    let target_end = target_end.transpose()?.map(AsyncFd::new).transpose()?;
     let mut calm = false;
     let mut beat = every(EAGER);
     let mut new_cpus = begin + NEW_CPUS;
@@ -225,11 +251,11 @@ async fn drive(
     let mut rounds = rounds.transpose()?;
     tokio::pin!(stop);
     loop {
+        let soon = assembler.holds_an_end().then(|| Instant::now() + SETTLING);
         let ended = tokio::select! {
             biased;
             () = &mut stop => Some(End::Interrupted),
             () = until(deadline) => Some(End::Duration),
-            () = end_of(target_end.as_ref()) => Some(End::TargetEnded),
             due = round(rounds.as_mut()) => {
                 session.look_off_cpu(kernel.accounts(), due?);
                 continue;
@@ -238,6 +264,7 @@ async fn drive(
                 readable?;
                 None
             }
+            () = until(soon) => None,
             _ = beat.tick() => None,
         };
         let now = Instant::now();
@@ -251,19 +278,19 @@ async fn drive(
         if let Some(end) = ended {
             return Ok(end);
         }
-        if target_end.is_none() && session.attached.process.has_ended() {
-            return Ok(End::TargetEnded);
-        }
-        if session.wants_python() {
-            look_for_python(kernel, session)?;
-        }
-        session.fill_states(kernel)?;
+        session.look_around(kernel)?;
         kernel.flush_log();
         kernel.turn_meter(sys::monotonic());
         progress(Progress {
             ticks: session.ticks(),
-            python: !session.wants_python(),
+            python: session.was_python(),
         });
+        if now >= names || session.is_small() {
+            session.miss_the_ended(kernel)?;
+        }
+        if session.is_deserted() {
+            return Ok(End::TargetEnded);
+        }
         if now >= names {
             names = now + NAMES;
             session.ask_again();
@@ -272,9 +299,9 @@ async fn drive(
             new_cpus = now + NEW_CPUS;
             kernel.tick_everywhere()?;
         }
-        if !calm && now.duration_since(begin) > EAGER_FOR && !session.wants_python() {
-            calm = true;
-            beat = every(CALM);
+        if calm == session.has_young() {
+            calm = !calm;
+            beat = every(if calm { CALM } else { EAGER });
         }
     }
 }
@@ -324,20 +351,6 @@ pub(super) async fn end_of(target: Option<&AsyncFd<std::os::fd::OwnedFd>>) {
     }
 }
 
-/// A process that became, or is still to become, a Python.
-fn look_for_python(kernel: &mut Kernel, session: &mut Session) -> Result<(), RunError> {
-    match session.discover() {
-        Ok(runtime) => Ok(session.plan_with(kernel, runtime)?),
-        Err(AttachError::Python { error, .. }) => {
-            if !error.is_worth_a_retry() && !matches!(error, CpythonError::NotFound(_)) {
-                log::debug!("not profiled as Python: {error}");
-            }
-            Ok(())
-        }
-        Err(AttachError::Target(_)) => Ok(()),
-    }
-}
-
 /// Take what is in the ring; with no `now`, everything to the last record.
 fn pump(
     ring: &mut Ring,
@@ -353,7 +366,7 @@ fn pump(
             match wire::decode(&record) {
                 Ok(event) => assembler.push(event),
                 Err(error) => {
-                    session.received.malformed += 1;
+                    session.kit.received.malformed += 1;
                     log::debug!("a record of the ring is malformed: {error}");
                 }
             }
@@ -374,14 +387,15 @@ fn close(
     ring: &mut Ring,
     mut session: Session,
     assembler: &mut Assembler,
-    pid: Pid,
     end: End,
 ) -> Result<Outcome, KernelError> {
     let cost = kernel.cost(sys::monotonic());
     kernel.stop_ticking();
     let stopped = sys::monotonic();
-    let accounts = kernel.accounts().of(pid);
-    kernel.remove_plan(pid)?;
+    let accounts = kernel.accounts().all();
+    for pid in session.pids() {
+        kernel.remove_plan(pid)?;
+    }
     pump(ring, &mut session, assembler, None);
     session.end_off_cpu(&accounts, stopped);
     session.end_batch();
@@ -389,26 +403,21 @@ fn close(
     kernel.flush_log();
     session.meet_the_unsampled(&accounts);
     let python = session.was_python();
-    let mut ledger = session.builder.ledger(stopped);
-    let began = session.began();
-    let received = session.received;
     let span = Span {
         began: session.since(),
         end: stopped,
-        off_cpu: session.looks_off_cpu(),
+        off_cpu: session.kit.settings.mode.looks_off_cpu(),
     };
-    books::close(
-        &mut ledger,
-        &counters,
-        received,
-        &session.people,
-        &accounts,
-        span,
-    );
-    (ledger.looks, ledger.moved) = session.looks();
+    let looks = session.looks();
+    let (kit, gone) = session.close(stopped);
+    let mut ledger = kit.builder.ledger(stopped);
+    let received = kit.received;
+    books::close(&mut ledger, &counters, received, &gone, &accounts, span);
+    (ledger.looks, ledger.moved) = looks;
     books::cost(&mut ledger, cost, sys::own_cost());
+    let began = kit.settings.began;
     ledger.profiler.first_sample_ns = received.first.map(|first| first.0.saturating_sub(began.0));
-    let profile = session.builder.close(stopped, ledger);
+    let profile = kit.builder.close(stopped, ledger);
     Ok(Outcome {
         profile,
         end,

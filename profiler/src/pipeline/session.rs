@@ -1,459 +1,411 @@
 //! One run in progress: events in, a growing profile out.
 //!
-//! It waits for nothing and sleeps never; `run` calls it when there is something to do.
+//! It waits for nothing and sleeps never; `run` calls it when there is something to do. What is
+//! of one process is in `member`; here they come, go and get their events.
 
+mod looks;
+mod member;
 mod off_cpu;
+mod plans;
 
-use off_cpu::OffCpu;
+use std::collections::{BTreeMap, BTreeSet};
+
 use profiler_common::account::Account;
-use profiler_common::plan::{PLAN_NO_WALK, Plan};
-use profiler_common::walk::{END_NOT_TRIED, END_UNREADABLE};
+
+use looks::LooksOff;
+use member::Member;
 
 use super::{
     attach::{AttachError, Attached},
-    books::Received,
-    people::{self, People, Stranger},
-    sampler::{self, Lock},
-    settings::{RunSettings, Walk},
-    stacks::{self, ChainId, Stacks},
+    books::{Gone, Received},
+    hold::Hold,
+    settings::RunSettings,
 };
 use crate::{
-    aggregate::{Place, ProfileBuilder, ThreadIndex},
-    cpython::{self, Build, GilLock, Runtime, Wishes},
+    aggregate::{ProcessIndex, ProcessInfo, ProfileBuilder},
+    cpython::{CpythonError, Runtime},
     native::LiveSymbols,
     pystack::Walker,
-    sample::{FramesFrom, Gc, Gil, Mode, Sample},
     source::{Kernel, KernelError},
-    stack::StackId,
     target::Memory,
-    wire::{Event, Tick},
-    words::{MonotonicNs, Pid, PthreadId, ThreadStateAddr, Tid},
+    wire::Event,
+    words::{MonotonicNs, Pid, Tid},
 };
 
 /// What `--mode gil` is told of a free-threaded build.
-pub(super) const NO_GIL_TO_SHOW: &str = "this is a free-threaded build that runs without a GIL, so `--mode gil` has nothing to show unless one is switched on meanwhile; `--mode wall` shows what its threads wait for";
-
-/// Where a sample's stack will come from at the end of its batch.
-#[derive(Clone, Copy, Debug)]
-enum Frames {
-    Chain(ChainId),
-    Ready(StackId),
+pub(super) fn no_gil_to_show(pid: Pid) -> String {
+    format!(
+        "process {pid} is a free-threaded build that runs without a GIL, so `--mode gil` has nothing to show of it unless one is switched on meanwhile; `--mode wall` shows what its threads wait for"
+    )
 }
 
-/// A sample whose batch is not over.
+/// As many processes as cost nothing to look after.
+const SMALL: usize = 4;
+
+/// What all processes of a run use together.
 #[derive(Debug)]
-struct Pending {
-    thread: ThreadIndex,
-    frames: Frames,
-    sample: Sample,
-    from: FramesFrom,
+pub(super) struct Kit {
+    pub(super) builder: ProfileBuilder,
+    pub(super) settings: RunSettings,
+    pub(super) received: Received,
+    symbols: LiveSymbols,
+    walker: Walker,
+    off: LooksOff,
+    had_python: bool,
 }
 
-impl Pending {
-    fn place(&self, stack: StackId) -> Place {
-        Place {
-            thread: self.thread,
-            stack,
-            frames_from: self.from,
-            behind: None,
+impl Kit {
+    /// An interpreter was found in a process; the first one is the profile's.
+    fn met_python(&mut self, process: ProcessIndex, runtime: &Runtime) {
+        let version = runtime.version().to_string();
+        if !self.had_python {
+            self.builder.python(&version, runtime.build().key());
         }
-    }
-}
-
-/// An interpreter in the target and everything that is read through it.
-#[derive(Debug)]
-struct Python {
-    runtime: Runtime,
-    plan: Plan,
-    stacks: Stacks,
-    gils: Vec<GilLock>,
-    lock: Lock,
-}
-
-impl Python {
-    fn new(runtime: Runtime, plan: Plan, memory: &dyn Memory) -> Self {
-        let mut python = Self {
-            gils: runtime.gils(memory).unwrap_or_default(),
-            lock: match runtime.build() {
-                Build::Default => Lock::Gil,
-                Build::FreeThreaded => Lock::Unknown,
-            },
-            stacks: Stacks::new(&runtime),
-            runtime,
-            plan,
-        };
-        python.ask_for_lock(memory);
-        python
-    }
-
-    /// A free-threaded build can be given a GIL while it runs: ask now and then.
-    fn ask_for_lock(&mut self, memory: &dyn Memory) {
-        if self.runtime.build() == Build::Default {
-            return;
-        }
-        if let (Ok(gil), Ok(gils)) = (
-            self.runtime.runs_with_gil(memory),
-            self.runtime.gils(memory),
-        ) {
-            self.lock = if gil { Lock::Gil } else { Lock::NoGil };
-            self.gils = gils;
-        }
+        self.had_python = true;
+        self.builder.process_python(process, &version);
     }
 }
 
 /// Everything that lives as long as a run.
 #[derive(Debug)]
 pub(super) struct Session {
-    pub(super) attached: Attached,
-    pub(super) builder: ProfileBuilder,
-    pub(super) people: People,
-    pub(super) received: Received,
-    python: Option<Python>,
-    symbols: LiveSymbols,
-    walker: Walker,
-    pending: Vec<Pending>,
-    settings: RunSettings,
+    pub(super) kit: Kit,
+    /// The processes that are there now.
+    members: BTreeMap<Pid, Member>,
+    /// Those that were.
+    gone: Vec<Gone>,
+    /// Those that were there before, as children of others.
+    found: BTreeSet<Pid>,
     since: MonotonicNs,
-    states_wanted: bool,
-    had_python: bool,
-    off: OffCpu,
 }
 
 impl Session {
-    pub(super) fn new(
-        attached: Attached,
-        builder: ProfileBuilder,
-        settings: RunSettings,
-        since: MonotonicNs,
-    ) -> Self {
+    pub(super) fn new(builder: ProfileBuilder, settings: RunSettings, since: MonotonicNs) -> Self {
         Self {
-            attached,
-            builder,
-            people: People::default(),
-            received: Received::default(),
-            python: None,
-            symbols: LiveSymbols::default(),
-            walker: Walker::default(),
-            pending: Vec::new(),
-            settings,
+            kit: Kit {
+                builder,
+                settings,
+                received: Received::default(),
+                symbols: LiveSymbols::default(),
+                walker: Walker::default(),
+                off: LooksOff::default(),
+                had_python: false,
+            },
+            members: BTreeMap::new(),
+            gone: Vec::new(),
+            found: BTreeSet::new(),
             since,
-            states_wanted: false,
-            had_python: false,
-            off: OffCpu::default(),
         }
     }
 
-    fn pid(&self) -> Pid {
-        self.attached.process.pid()
-    }
-
-    fn wishes(&self) -> Wishes {
-        let flags = if self.settings.walk == Walk::User {
-            PLAN_NO_WALK
-        } else {
-            0
-        };
-        Wishes {
-            since: self.since,
-            flags,
-            max_frames: self.settings.max_frames,
-        }
-    }
-
-    /// Tick on the process although it runs no Python yet.
-    pub(super) fn plan_without_python(&self, kernel: &mut Kernel) -> Result<(), KernelError> {
-        kernel.set_plan(self.pid(), &cpython::plan_without_python(self.wishes()))
-    }
-
-    /// Read the process as the interpreter it runs.
-    pub(super) fn plan_with(
+    /// Profile a process from now on, with its interpreter if that is known.
+    pub(super) fn begin(
         &mut self,
         kernel: &mut Kernel,
-        runtime: Runtime,
+        attached: Attached,
+        parent: Option<Pid>,
+        command: String,
+        runtime: Option<Runtime>,
     ) -> Result<(), KernelError> {
-        let Some(plan) = cpython::plan(&runtime, &self.attached.memory, self.wishes()) else {
-            log::warn!(
-                "the interpreter's own table of offsets is out of reach; no frames are read"
-            );
-            return self.plan_without_python(kernel);
-        };
-        if plan.state.n_hops == 0 && plan.state.holder_addr == 0 {
-            self.states_wanted = true;
+        let pid = attached.process.pid();
+        let index = self.kit.builder.process(ProcessInfo {
+            pid,
+            parent,
+            command,
+            python: String::new(),
+        });
+        let now = crate::sys::monotonic();
+        let mut member = Member::new(index, Hold::on(attached), pid, now, None);
+        match runtime {
+            Some(runtime) => member.plan_with(&mut self.kit, kernel, runtime)?,
+            None => member.plan_without_python(&self.kit, kernel)?,
         }
-        let (found, state) = (runtime.found(), &plan.state);
-        log::info!(
-            "Python {} in {}, found by {}; {} hops from the TLS base to the thread state",
-            found.version,
-            found.image,
-            found.by,
-            state.n_hops
-        );
-        self.builder
-            .python(&runtime.version().to_string(), runtime.build().key());
-        self.had_python = true;
-        let python = Python::new(runtime, plan, &self.attached.memory);
-        if self.settings.mode == Mode::Gil && python.lock == Lock::NoGil {
-            log::warn!("{NO_GIL_TO_SHOW}");
-        }
-        self.python = Some(python);
-        self.fill_states(kernel)?;
-        kernel.set_plan(self.pid(), &plan)
-    }
-
-    /// Whether an interpreter should be looked for.
-    pub(super) fn wants_python(&self) -> bool {
-        self.python.is_none()
-    }
-
-    /// Look for the interpreter.
-    pub(super) fn discover(&self) -> Result<Runtime, AttachError> {
-        self.attached.discover()
-    }
-
-    /// Tell the tick of every thread state, when some thread's storage did not.
-    pub(super) fn fill_states(&mut self, kernel: &mut Kernel) -> Result<(), KernelError> {
-        if !std::mem::take(&mut self.states_wanted) {
-            return Ok(());
-        }
-        let Some(python) = &self.python else {
-            return Ok(());
-        };
-        for (thread, state) in people::all_states(&python.runtime, &self.attached.memory) {
-            kernel.set_state(self.attached.process.pid(), thread, state)?;
-        }
+        self.members.insert(pid, member);
         Ok(())
+    }
+
+    /// A child of a process of the run that was there before.
+    pub(super) fn find(&mut self, kernel: &mut Kernel, pid: Pid, parent: Pid) {
+        self.found.insert(pid);
+        let attached = match Attached::open(pid) {
+            Ok(attached) => attached,
+            Err(error) => return log::debug!("not followed: {error}"),
+        };
+        let command = attached.process.command_line().unwrap_or_default();
+        let runtime = attached.discover().ok();
+        let command = command.join(" ");
+        if let Err(error) = self.begin(kernel, attached, Some(parent), command, runtime) {
+            log::warn!("process {pid} is not followed: {error}");
+            self.kit.received.not_followed += 1;
+        }
+    }
+
+    /// Whether a process is one of the run's, or was tried.
+    pub(super) fn knows(&self, pid: Pid) -> bool {
+        self.members.contains_key(&pid) || self.found.contains(&pid)
+    }
+
+    /// The processes that are there now.
+    pub(super) fn pids(&self) -> Vec<Pid> {
+        self.members.keys().copied().collect()
     }
 
     /// Take one event.
     pub(super) fn event(&mut self, event: Event) {
         match event {
-            Event::Tick(tick) if tick.pid != self.pid() => {
-                self.received.unknown_process += u64::from(tick.periods);
+            Event::Tick(tick) => {
+                self.adopt(tick.pid, tick.time);
+                match self.members.get_mut(&tick.pid) {
+                    Some(member) => member.tick(&mut self.kit, &tick),
+                    None => self.kit.received.unknown_process += u64::from(tick.periods),
+                }
             }
-            Event::Tick(tick) => self.tick(&tick),
-            Event::Fork { pid, tid, time, .. } if pid == self.pid() => {
-                self.people.make_room(tid, time);
+            Event::Fork {
+                parent,
+                pid,
+                tid,
+                time,
+            } if pid == parent => {
+                if let Some(member) = self.members.get_mut(&pid) {
+                    member.people.make_room(tid, time);
+                }
             }
+            Event::Fork {
+                parent, pid, time, ..
+            } => self.born(parent, pid, time),
+            Event::Exec {
+                pid,
+                old,
+                name,
+                time,
+            } => {
+                self.end_batch_of(pid);
+                if let Some(member) = self.members.get_mut(&pid) {
+                    member.exec(&mut self.kit, old, &name, time);
+                }
+            }
+            // Who has its id now has another end.
+            Event::Exit { replaced: true, .. } => {}
             Event::Exit {
+                time,
+                pid,
                 tid,
                 times,
-                pid,
                 last,
-                time,
-            } if pid == self.pid() => {
-                // Its samples are older than its end, so they are in the batch already.
-                self.identify();
-                self.people.leave(tid, times, time);
-                if last {
-                    self.gone_off_cpu(tid, times, time);
-                    self.people.gone(tid, times.on_cpu);
+                process,
+                ..
+            } => {
+                let Some(member) = self.members.get_mut(&pid) else {
+                    return;
+                };
+                member.exit(&mut self.kit, tid, times, time, last);
+                if let Some(status) = process {
+                    member.ends_with(status, time);
+                    if last {
+                        self.bury(pid, Some(time));
+                    }
                 }
             }
-            Event::Exec { pid, .. } if pid == self.pid() => {
-                self.end_batch();
-                self.python = None;
-                self.people.forget_python();
-            }
-            Event::Fork { .. } | Event::Exit { .. } | Event::Exec { .. } => {}
         }
     }
 
-    fn tick(&mut self, tick: &Tick) {
-        self.received.ticks += u64::from(tick.periods);
-        self.received.first.get_or_insert(tick.time);
-        let state = tick.thread_state.map(|(state, _)| state);
-        let thread = self.people.index(
-            &self.attached,
-            &mut self.builder,
-            Stranger {
-                tid: tick.tid,
-                sp: Some(tick.sp),
-                tls_base: tick.tls_base,
-                state,
-                at: tick.time,
-            },
-        );
-        let weight = {
-            let whole = self.settings.mode.looks_off_cpu();
-            self.people.weigh(tick, self.settings.period(), whole)
-        };
-        let lock = self.python.as_ref().map_or(Lock::Unknown, |it| it.lock);
-        let in_gil = |futex| {
-            let gils = self.python.iter().flat_map(|python| &python.gils);
-            gils.into_iter().any(|gil| gil.contains(futex))
-        };
-        let sample = sampler::sample(tick, weight, lock, in_gil);
-        let (frames, from) = self.frames(tick, state, sample.gc == Gc::Collecting);
-        self.pending.push(Pending {
-            thread,
-            frames,
-            sample,
-            from,
-        });
-    }
-
-    /// What a thread has to do with the GIL: `otherwise`, but where there is none.
-    fn gil_or(&self, otherwise: Gil) -> Gil {
-        match &self.python {
-            Some(python) if python.lock == Lock::NoGil => Gil::NoGil,
-            _ => otherwise,
-        }
-    }
-
-    fn frames(
-        &mut self,
-        tick: &Tick,
-        state: Option<ThreadStateAddr>,
-        collecting: bool,
-    ) -> (Frames, FramesFrom) {
-        let memory = &self.attached.memory;
-        if let Some(python) = &mut self.python {
-            let from_kernel = tick.frame_count() > 0;
-            if from_kernel {
-                let id = python
-                    .stacks
-                    .of_tick(memory, &mut self.builder, tick, collecting);
-                return (Frames::Chain(id), FramesFrom::Kernel);
-            }
-            let by_user = match self.settings.walk {
-                Walk::Kernel => false,
-                Walk::Auto => tick.walk_end == END_UNREADABLE,
-                Walk::User => tick.walk_end == END_NOT_TRIED,
-            };
-            if by_user
-                && let Some(state) = state
-                && let Some(chain) = stacks::walk_now(&mut self.walker, memory, &python.plan, state)
-            {
-                let id = python
-                    .stacks
-                    .of_walk(memory, &mut self.builder, chain, collecting);
-                return (Frames::Chain(id), FramesFrom::Estimated);
-            }
-            if by_user && state.is_some() && tick.walk_end == END_NOT_TRIED {
-                // It may well have frames; they were gone, or unreadable, before they were read.
-                let stack = stacks::unread_stack(&mut self.builder);
-                return (Frames::Ready(stack), FramesFrom::None);
-            }
-            // A thread between its Python frames is known to have none.
-            self.states_wanted |= state.is_none() && python.plan.state.n_hops == 0;
-        }
-        let pid = self.attached.process.pid();
-        let stack = stacks::native_stack(&mut self.builder, &mut self.symbols, pid, tick.ip);
-        (Frames::Ready(stack), FramesFrom::None)
-    }
-
-    fn identify(&mut self) {
-        if self.people.has_strangers()
-            && let Some(python) = &self.python
-        {
-            self.people
-                .look(&self.attached, &python.runtime, &mut self.builder);
-        }
-    }
-
-    /// Now and then: the names of threads that had none yet.
-    pub(super) fn ask_again(&mut self) {
-        if let Some(python) = &mut self.python {
-            // Interpreters come and go, and with them their locks.
-            if let Ok(gils) = python.runtime.gils(&self.attached.memory) {
-                python.gils = gils;
-            }
-            self.people
-                .ask_again(&self.attached, &python.runtime, &mut self.builder);
-        }
-    }
-
-    /// The batch is over: what it used is compared with the target, and its samples count.
-    pub(super) fn end_batch(&mut self) {
-        self.identify();
-        if self.pending.is_empty() && self.off.is_settled() {
+    /// A child that is followed.
+    fn born(&mut self, parent: Pid, pid: Pid, time: MonotonicNs) {
+        if self.members.get(&pid).is_some_and(|it| it.since > time) {
+            // It was found before its birth was told.
             return;
         }
-        let memory = &self.attached.memory;
-        let changed = match &mut self.python {
-            Some(python) => python.stacks.compare(memory),
-            None => Vec::new(),
+        // Whoever had this id is over, though nobody has said so.
+        self.bury(pid, Some(time));
+        let living = self.members.len();
+        let Some(from) = self.members.get_mut(&parent) else {
+            return self.adopt(pid, time);
         };
-        for pending in self.pending.drain(..) {
-            let stack = match (pending.frames, &mut self.python) {
-                (Frames::Ready(stack), _) => stack,
-                (Frames::Chain(id), Some(python)) if changed.is_empty() => python.stacks.stack(id),
-                (Frames::Chain(id), Some(python)) => {
-                    python
-                        .stacks
-                        .restated(memory, &mut self.builder, id, &changed)
-                }
-                // An exec ends the batch before it takes the interpreter away.
-                (Frames::Chain(_), None) => continue,
-            };
-            self.builder.add(pending.place(stack), &pending.sample);
+        let before = self.kit.builder.process_info(from.index);
+        let command = before.map_or_else(String::new, |info| info.command.clone());
+        let index = self.kit.builder.process(ProcessInfo {
+            pid,
+            parent: Some(parent),
+            command,
+            python: String::new(),
+        });
+        let mut child = from.child(index, pid, time, living);
+        if let Some(python) = &child.python {
+            self.kit.met_python(index, &python.runtime);
         }
-        if let Some(python) = &mut self.python {
-            self.off.restate(&changed, |id| {
-                python
-                    .stacks
-                    .restated(memory, &mut self.builder, id, &changed)
-            });
-            python.stacks.settle(&changed);
-            python.ask_for_lock(memory);
+        child.people.make_room(Tid(pid.0), time);
+        self.members.insert(pid, child);
+    }
+
+    /// The kernel follows a process whose birth we have missed.
+    fn adopt(&mut self, pid: Pid, time: MonotonicNs) {
+        if !self.kit.settings.follow || self.members.contains_key(&pid) {
+            return;
+        }
+        let index = self.kit.builder.process(ProcessInfo {
+            pid,
+            parent: None,
+            command: String::new(),
+            python: String::new(),
+        });
+        let member = Member::new(index, Hold::later(pid), pid, time, None);
+        self.members.insert(pid, member);
+    }
+
+    /// A process is over: the books keep what they need.
+    fn bury(&mut self, pid: Pid, ended: Option<MonotonicNs>) {
+        self.end_batch_of(pid);
+        let Some(member) = self.members.remove(&pid) else {
+            return;
+        };
+        self.kit.symbols.forget(pid);
+        if ended.is_some() {
+            self.kit.builder.process_ended(pid);
+        }
+        let gone = member.leave(ended);
+        match self.gone.last_mut() {
+            // Those beyond the profile's limit share a place.
+            Some(last) if last.index == gone.index => last.absorb(gone),
+            _ => self.gone.push(gone),
         }
     }
 
-    /// Looks at threads off the CPU so far, and how many of them found nothing that stayed.
-    pub(super) fn looks(&self) -> (u64, u64) {
-        (self.off.looks(), self.off.moved())
+    /// The end of a batch of one process. For a child that was over before it could be opened, its
+    /// parent says whether the codes are what they are taken for; and it learns those that nobody
+    /// had.
+    fn end_batch_of(&mut self, pid: Pid) {
+        let Some(mut member) = self.members.remove(&pid) else {
+            return;
+        };
+        let parent = member.kin.and_then(|kin| {
+            let parent = self.members.get_mut(&kin.pid)?;
+            parent.hold.check();
+            (parent.is_parent_of(kin) && parent.hold.is_alive()).then_some(parent)
+        });
+        let judge = parent.as_ref().filter(|_| member.was_missed());
+        let judge: Option<&dyn Memory> = judge.map(|parent| parent.hold.memory());
+        member.end_batch(&mut self.kit, judge);
+        let unknown = member.take_unknown();
+        if let Some(parent) = parent {
+            parent.learn_codes(&unknown);
+        }
+        self.members.insert(pid, member);
+    }
+
+    /// The batch is over for everybody.
+    pub(super) fn end_batch(&mut self) {
+        let busy = self.members.values().filter(|member| member.has_batch());
+        let busy: Vec<Pid> = busy.map(|member| member.pid).collect();
+        for pid in busy {
+            self.end_batch_of(pid);
+        }
+    }
+
+    /// What is due between two batches: interpreters that are looked for, plans that are not right
+    /// any more, thread states that the kernel does not find.
+    pub(super) fn look_around(&mut self, kernel: &mut Kernel) -> Result<(), KernelError> {
+        let now = crate::sys::monotonic();
+        for member in self.members.values_mut() {
+            member.correct_plan(&self.kit, kernel)?;
+            if member.python.is_none() && member.search.is_due(now) {
+                member.open(&mut self.kit);
+                match member.hold.discover() {
+                    Some(Ok(runtime)) => member.plan_with(&mut self.kit, kernel, runtime)?,
+                    failed => {
+                        note(failed.and_then(Result::err));
+                        member.search.failed(crate::sys::monotonic());
+                    }
+                }
+            }
+            member.fill_states(kernel)?;
+        }
+        Ok(())
+    }
+
+    /// Whether some program is young, so that much is still to be learned of it.
+    pub(super) fn has_young(&self) -> bool {
+        let now = crate::sys::monotonic();
+        let mut members = self.members.values();
+        members.any(|member| member.search.is_young(now))
+    }
+
+    /// Now and then: names of threads that had none yet.
+    pub(super) fn ask_again(&mut self) {
+        for member in self.members.values_mut() {
+            member.ask_again(&mut self.kit);
+        }
+    }
+
+    /// Now and then: bury those whose end was not told.
+    pub(super) fn miss_the_ended(&mut self, kernel: &mut Kernel) -> Result<(), KernelError> {
+        let now = crate::sys::monotonic();
+        let mut over = Vec::new();
+        for member in self.members.values_mut() {
+            if member.is_over(&mut self.kit, now) {
+                over.push(member.pid);
+            }
+        }
+        for pid in over {
+            self.bury(pid, Some(now));
+            kernel.remove_plan_of(pid, now)?;
+        }
+        Ok(())
+    }
+
+    /// Whether nobody is left.
+    pub(super) fn is_deserted(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Whether so few are left that it costs nothing to look after each of them.
+    pub(super) fn is_small(&self) -> bool {
+        self.members.len() <= SMALL
     }
 
     /// Ticks that arrived so far, for the progress line.
     pub(super) fn ticks(&self) -> u64 {
-        self.received.ticks
+        self.kit.received.ticks
     }
 
-    /// When the target became one.
+    /// When the run began.
     pub(super) fn since(&self) -> MonotonicNs {
         self.since
     }
 
-    /// Whether threads off the CPU are looked at.
-    pub(super) fn looks_off_cpu(&self) -> bool {
-        self.settings.mode.looks_off_cpu()
-    }
-
-    /// When the program began.
-    pub(super) fn began(&self) -> MonotonicNs {
-        self.settings.began
-    }
-
     /// Whether an interpreter was ever found.
     pub(super) fn was_python(&self) -> bool {
-        self.had_python
+        self.kit.had_python
+    }
+
+    /// Looks at threads off the CPU so far, and how many of them found nothing that stayed.
+    pub(super) fn looks(&self) -> (u64, u64) {
+        (self.kit.off.looks(), self.kit.off.moved())
     }
 
     /// Threads that the scheduler switched and no tick ever found have a line in the ledger too.
-    pub(super) fn meet_the_unsampled(&mut self, accounts: &[(Tid, Account)]) {
-        let unknown = accounts.iter().filter(|(tid, _)| !self.people.knows(*tid));
-        let unknown: Vec<_> = unknown.collect();
-        let states = match &self.python {
-            Some(python) if !unknown.is_empty() => {
-                people::all_states(&python.runtime, &self.attached.memory)
-            }
-            _ => Vec::new(),
-        };
-        for (tid, account) in unknown {
-            let tls_base = PthreadId(account.tls_base);
-            let state = states.iter().find(|(id, _)| *id == tls_base);
-            self.people.index(
-                &self.attached,
-                &mut self.builder,
-                Stranger {
-                    tid: *tid,
-                    sp: None,
-                    tls_base,
-                    state: state.map(|(_, state)| *state),
-                    at: MonotonicNs(account.since),
-                },
-            );
+    pub(super) fn meet_the_unsampled(&mut self, accounts: &[Account]) {
+        for member in self.members.values_mut() {
+            member.meet_the_unsampled(&mut self.kit, accounts);
         }
-        self.identify();
+    }
+
+    /// The run is over since `stopped`: the profile, and everybody who was there.
+    pub(super) fn close(mut self, stopped: MonotonicNs) -> (Kit, Vec<Gone>) {
+        for pid in self.pids() {
+            let member = self.members.get_mut(&pid);
+            let ended = member.is_some_and(|member| member.ends());
+            self.bury(pid, ended.then_some(stopped));
+        }
+        (self.kit, self.gone)
+    }
+}
+
+/// Why a program is not profiled as Python, where that is not simply that it is none.
+fn note(error: Option<AttachError>) {
+    if let Some(AttachError::Python { error, .. }) = error
+        && !error.is_worth_a_retry()
+        && !matches!(error, CpythonError::NotFound(_))
+    {
+        log::debug!("not profiled as Python: {error}");
     }
 }

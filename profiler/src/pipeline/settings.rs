@@ -23,8 +23,8 @@ pub enum Walk {
 /// Whom to profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The process.
-    pub pid: Pid,
+    /// The processes, the profile's own first.
+    pub pids: Vec<Pid>,
     /// The command that it is about to become, when the profiler started it: it runs no Python
     /// yet.
     pub command: Option<String>,
@@ -45,6 +45,8 @@ pub struct RunSettings {
     pub walk: Walk,
     /// Most Python frames of a stack.
     pub max_frames: u32,
+    /// Whether their children are targets too, those that are there and those to come.
+    pub follow: bool,
     /// Whether every sample's time is kept (for formats that show it).
     pub timeline: bool,
     /// When the program began, to tell how soon the first sample came.

@@ -11,7 +11,7 @@ use crate::{
     aggregate::ProfileBuilder,
     cpython::Runtime,
     native::{LiveSymbols, NativeFrame, Symbols},
-    pystack::{Chain, ChainEnd, Changed, PyFrame, Resolver, Walker},
+    pystack::{Chain, ChainEnd, Changed, PyFrame, Resolver, Walker, cache::DEFAULT_CAPACITY},
     stack::{Frame, FrameKind, StackId},
     target::Memory,
     wire::Tick,
@@ -20,6 +20,8 @@ use crate::{
 
 /// Most bytes of raw chains that are remembered; beyond, all are learned anew.
 const MAX_REMEMBERED: usize = 8 << 20;
+/// What the children of a run may remember together, chains and codes each.
+const CHILDREN_REMEMBER: usize = 64 << 20;
 
 /// A chain that has come before.
 #[derive(Debug)]
@@ -42,6 +44,7 @@ pub(super) struct Stacks {
     known: Vec<Known>,
     by_bytes: FxHashMap<Box<[u8]>, ChainId>,
     remembered: usize,
+    room: usize,
     key: Vec<u8>,
 }
 
@@ -52,8 +55,34 @@ impl Stacks {
             known: Vec::new(),
             by_bytes: FxHashMap::default(),
             remembered: 0,
+            room: MAX_REMEMBERED,
             key: Vec::new(),
         }
+    }
+
+    /// Those of a child that was just forked, one of `living` processes.
+    pub(super) fn heir(&mut self, living: usize) -> Self {
+        let room = (CHILDREN_REMEMBER / (living + 1)).min(MAX_REMEMBERED);
+        Self {
+            resolver: self.resolver.heir(room.min(DEFAULT_CAPACITY)),
+            known: Vec::new(),
+            by_bytes: FxHashMap::default(),
+            remembered: 0,
+            room,
+            key: Vec::new(),
+        }
+    }
+
+    /// Codes that a child of this process ran.
+    pub(super) fn learn_codes(&mut self, memory: &dyn Memory, codes: &[CodeAddr]) {
+        for code in codes {
+            self.resolver.learn(memory, *code);
+        }
+    }
+
+    /// Codes that were asked for and are not the parent's, as far as known.
+    pub(super) fn take_unknown(&mut self) -> Vec<CodeAddr> {
+        self.resolver.take_unknown()
     }
 
     /// The chain that came with a tick.
@@ -189,7 +218,7 @@ impl Stacks {
 
     /// Between batches: forget chains with a changed code, or all when they are too many.
     pub(super) fn settle(&mut self, changed: &[CodeAddr]) {
-        if !changed.is_empty() || self.remembered > MAX_REMEMBERED {
+        if !changed.is_empty() || self.remembered > self.room {
             self.known.clear();
             self.by_bytes.clear();
             self.remembered = 0;

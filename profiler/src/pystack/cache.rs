@@ -22,6 +22,10 @@ const MAX_POSITIONS: usize = 512;
 /// About what an entry costs beside its code, and a position.
 const ENTRY_BYTES: usize = 160;
 const POSITION_BYTES: usize = 32;
+/// Most codes that are handed on from generation to generation.
+const MAX_INHERITED: usize = 1 << 16;
+/// Most codes of a batch that a parent is asked for.
+const MAX_UNKNOWN: usize = 256;
 /// Codes that are compared with the target in one call.
 const BATCH: usize = 512;
 
@@ -34,16 +38,25 @@ pub struct Changed {
     pub was: Arc<Code>,
 }
 
-struct Entry {
+/// What was read of one code. A fork keeps it where it is, so a process and its children share it.
+struct Read {
     code: Arc<Code>,
     lines: Lines,
-    copies: Copies,
     print: Fingerprint,
+}
+
+struct Entry {
+    read: Arc<Read>,
+    copies: Copies,
     positions: FxHashMap<Instr, Position>,
     used: u64,
     /// Used since the last comparison.
     touched: bool,
 }
+
+/// The codes that a process had when it forked, as far as they had been read.
+#[derive(Clone, Default)]
+struct Heirloom(Arc<FxHashMap<CodeAddr, Arc<Read>>>);
 
 /// The cache of one process.
 pub struct CodeCache {
@@ -52,6 +65,15 @@ pub struct CodeCache {
     /// The type `code`, once a code object has been seen.
     class: Option<RemoteAddr>,
     entries: FxHashMap<CodeAddr, Entry>,
+    /// What the process had from its parent at its birth.
+    inherited: Heirloom,
+    /// Where it was seen to have something else since.
+    disowned: FxHashSet<CodeAddr>,
+    /// What it hands on itself, until another code is read or forgotten.
+    heirloom: Option<Heirloom>,
+    /// Codes that the process did not inherit: its parent had not been asked for them.
+    unknown: Vec<CodeAddr>,
+    is_heir: bool,
     files: FxHashSet<Arc<str>>,
     changed: Vec<Changed>,
     clock: u64,
@@ -77,12 +99,85 @@ impl CodeCache {
             reading: Reading::of(runtime.version(), runtime.layout()),
             class: None,
             entries: FxHashMap::default(),
+            inherited: Heirloom::default(),
+            disowned: FxHashSet::default(),
+            heirloom: None,
+            unknown: Vec::new(),
+            is_heir: false,
             files: FxHashSet::default(),
             changed: Vec::new(),
             clock: 0,
             bytes: 0,
             capacity,
         }
+    }
+
+    /// The cache of a child that was just forked, of about `capacity` bytes: what was read of the
+    /// parent holds for it as long as its own memory does not say otherwise.
+    #[must_use]
+    pub fn heir(&mut self, capacity: usize) -> Self {
+        Self {
+            layout: self.layout,
+            reading: self.reading,
+            class: self.class,
+            entries: FxHashMap::default(),
+            inherited: self.heirloom(),
+            disowned: FxHashSet::default(),
+            heirloom: None,
+            unknown: Vec::new(),
+            is_heir: true,
+            files: FxHashSet::default(),
+            changed: Vec::new(),
+            clock: 0,
+            bytes: 0,
+            capacity,
+        }
+    }
+
+    fn heirloom(&mut self) -> Heirloom {
+        if let Some(kept) = &self.heirloom {
+            return kept.clone();
+        }
+        let own = self.entries.iter();
+        let own = own.map(|(at, entry)| (*at, Arc::clone(&entry.read)));
+        let inherited = self.inherited.0.iter();
+        let inherited = inherited
+            .filter(|(at, _)| !self.disowned.contains(at))
+            .map(|(at, read)| (*at, Arc::clone(read)))
+            .take(MAX_INHERITED);
+        let all = inherited.chain(own).collect();
+        let kept = Heirloom(Arc::new(all));
+        self.heirloom = Some(kept.clone());
+        kept
+    }
+
+    /// The codes used since the last call that the process did not inherit; they are worth to be
+    /// asked of its parent, for the children that come.
+    pub fn take_unknown(&mut self) -> Vec<CodeAddr> {
+        std::mem::take(&mut self.unknown)
+    }
+
+    /// Read a code that a child ran, for the children that come.
+    pub fn learn(&mut self, memory: &dyn Memory, addr: CodeAddr) {
+        if !self.entries.contains_key(&addr)
+            && let Ok(read) = self.read(memory, addr)
+        {
+            self.keep(addr, read);
+        }
+    }
+
+    fn keep(&mut self, addr: CodeAddr, read: Arc<Read>) {
+        self.make_room();
+        let entry = Entry {
+            read,
+            copies: Copies::default(),
+            positions: FxHashMap::default(),
+            used: self.clock,
+            touched: false,
+        };
+        self.bytes += entry.weight();
+        self.entries.insert(addr, entry);
+        self.heirloom = None;
     }
 
     /// Codes in the cache.
@@ -117,7 +212,7 @@ impl CodeCache {
         let was = self.forget(addr);
         let (fresh, position, _) = self.try_look_up(memory, addr, instr)?;
         let same_lines = match (&was, self.entries.get(&addr)) {
-            (Some(was), Some(now)) => was.lines == now.lines,
+            (Some(was), Some(now)) => was.read.lines == now.read.lines,
             _ => false,
         };
         if fresh != code || !same_lines {
@@ -135,10 +230,8 @@ impl CodeCache {
         self.clock += 1;
         let cached = self.entries.contains_key(&addr);
         if !cached {
-            let entry = self.read(memory, addr)?;
-            self.make_room();
-            self.bytes += entry.weight();
-            self.entries.insert(addr, entry);
+            let read = self.read(memory, addr)?;
+            self.keep(addr, read);
         }
         let Some(entry) = self.entries.get_mut(&addr) else {
             return Err(ObjectError::Null);
@@ -150,26 +243,27 @@ impl CodeCache {
             entry.positions.clear();
         }
         if let Some(known) = entry.positions.get(&instr) {
-            return Ok((Arc::clone(&entry.code), *known, cached));
+            return Ok((Arc::clone(&entry.read.code), *known, cached));
         }
         let before = entry.weight();
-        let mut position = entry.lines.position(&entry.copies, instr);
+        let lines = &entry.read.lines;
+        let mut position = lines.position(&entry.copies, instr);
         if position == Position::Elsewhere
             && let Some(field) = self.layout.code.copies
             && let Ok(Some(start)) = copies::nearest(memory, addr, field, instr)
         {
-            position = entry.lines.position(&Copies::of(start), instr);
+            position = lines.position(&Copies::of(start), instr);
             if position != Position::Elsewhere && entry.note_copy(start) {
-                let was = Arc::clone(&entry.code);
+                let was = Arc::clone(&entry.read.code);
                 self.changed.push(Changed { addr, was });
             }
         }
         entry.positions.insert(instr, position);
         self.bytes = (self.bytes + entry.weight()).saturating_sub(before);
-        Ok((Arc::clone(&entry.code), position, cached))
+        Ok((Arc::clone(&entry.read.code), position, cached))
     }
 
-    fn read(&mut self, memory: &dyn Memory, addr: CodeAddr) -> Result<Entry, ObjectError> {
+    fn read(&mut self, memory: &dyn Memory, addr: CodeAddr) -> Result<Arc<Read>, ObjectError> {
         if addr.0 == 0 {
             return Err(ObjectError::Null);
         }
@@ -181,11 +275,29 @@ impl CodeCache {
             addr: addr.into(),
             expected: "code",
         };
-        let head = self.reading.head(memory, addr)?;
+        let inherited = self.inherited.0.get(&addr);
+        let inherited = inherited.filter(|_| !self.disowned.contains(&addr));
+        if inherited.is_none() && self.is_heir && self.unknown.len() < MAX_UNKNOWN {
+            self.unknown.push(addr);
+        }
+        let head = match (self.reading.head(memory, addr), inherited) {
+            (Ok(head), _) => head,
+            // It ended before it could be asked.
+            (Err(error), Some(read)) if error.kind == ReadErrorKind::Gone => {
+                return Ok(Arc::clone(read));
+            }
+            (Err(error), _) => return Err(error.into()),
+        };
         let print = self
             .reading
             .fingerprint(&self.layout, &head)
             .ok_or(no_code)?;
+        if let Some(read) = inherited {
+            if read.print == print {
+                return Ok(Arc::clone(read));
+            }
+            self.disowned.insert(addr);
+        }
         if self.class != Some(print.class) {
             let name = objects.name_of_type(print.class).map_err(|_| no_code)?;
             if self.class.is_some() || name != "code" {
@@ -201,15 +313,11 @@ impl CodeCache {
                 self.files.insert(Arc::clone(&code.file));
             }
         }
-        Ok(Entry {
+        Ok(Arc::new(Read {
             code: Arc::new(code),
             lines,
-            copies: Copies::default(),
             print,
-            positions: FxHashMap::default(),
-            used: 0,
-            touched: false,
-        })
+        }))
     }
 
     /// Notes that frames of this code came again without being looked up.
@@ -228,7 +336,7 @@ impl CodeCache {
         let touched: Vec<(CodeAddr, Fingerprint)> = touched
             .map(|(addr, entry)| {
                 entry.touched = false;
-                (*addr, entry.print)
+                (*addr, entry.read.print)
             })
             .collect();
         let bytes = self.reading.head_bytes();
@@ -254,7 +362,11 @@ impl CodeCache {
                 .map(|(_, (addr, _))| *addr)
                 .collect();
             for addr in stale {
-                if let Some(Entry { code: was, .. }) = self.forget(addr) {
+                if self.inherited.0.contains_key(&addr) {
+                    self.disowned.insert(addr);
+                }
+                if let Some(was) = self.forget(addr) {
+                    let was = Arc::clone(&was.read.code);
                     self.changed.push(Changed { addr, was });
                 }
             }
@@ -264,6 +376,7 @@ impl CodeCache {
 
     fn forget(&mut self, addr: CodeAddr) -> Option<Entry> {
         let entry = self.entries.remove(&addr)?;
+        self.heirloom = None;
         self.bytes = self.bytes.saturating_sub(entry.weight());
         Some(entry)
     }
@@ -280,6 +393,7 @@ impl CodeCache {
         let (_, median, _) = ages.select_nth_unstable(middle);
         let median = *median;
         self.entries.retain(|_, entry| entry.used > median);
+        self.heirloom = None;
         self.files.retain(|file| Arc::strong_count(file) > 1);
         let codes = self.entries.values().map(Entry::weight).sum::<usize>();
         self.bytes = codes + self.files.iter().map(|file| file.len()).sum::<usize>();
@@ -290,7 +404,7 @@ impl Entry {
     /// Notes a copy of the bytecode. True when it has taken the place of another one, to which
     /// instructions were given that may be this one's.
     fn note_copy(&mut self, start: u64) -> bool {
-        let lines = &self.lines;
+        let lines = &self.read.lines;
         let lost = self.copies.add(start, |low, high| lines.reaches(low, high));
         if lost {
             self.positions.clear();
@@ -299,7 +413,7 @@ impl Entry {
     }
 
     fn weight(&self) -> usize {
-        let kept = self.code.weight() + self.lines.weight() + self.copies.weight();
+        let kept = self.read.code.weight() + self.read.lines.weight() + self.copies.weight();
         ENTRY_BYTES + kept + self.positions.len() * POSITION_BYTES
     }
 }

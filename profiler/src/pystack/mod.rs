@@ -68,6 +68,24 @@ impl Resolver {
         }
     }
 
+    /// That of a child that was just forked: it has its parent's codes where its parent had them.
+    #[must_use]
+    pub fn heir(&mut self, capacity: usize) -> Self {
+        Self {
+            cache: self.cache.heir(capacity),
+        }
+    }
+
+    /// The codes that were asked for since the last call and are not the parent's, as far as known.
+    pub fn take_unknown(&mut self) -> Vec<CodeAddr> {
+        self.cache.take_unknown()
+    }
+
+    /// Read a code that a child ran, so that the children that come inherit it.
+    pub fn learn(&mut self, memory: &dyn Memory, code: CodeAddr) {
+        self.cache.learn(memory, code);
+    }
+
     /// The frames of a chain, leaf first. Frames that are still being set up are left out, as the
     /// interpreter itself leaves them out.
     pub fn frames(&mut self, memory: &dyn Memory, chain: &Chain) -> Vec<PyFrame> {

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use profiler_common::account::{Account, MAX_ACCOUNTS, Used};
 
 use crate::sys::SharedArray;
-use crate::words::{Generation, Pid, Tid};
+use crate::words::Generation;
 
 /// A place of the accounts; in the course of time it may belong to several threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -77,13 +77,9 @@ impl Accounts {
         self.accounts.set_word(slot.0 as usize, offset, stretch.0);
     }
 
-    /// The accounts of a process.
+    /// The accounts of all threads there are now.
     #[must_use]
-    pub fn of(&self, pid: Pid) -> Vec<(Tid, Account)> {
-        self.slots()
-            .filter_map(|slot| self.read(slot))
-            .filter(|account| account.tgid == pid.0)
-            .map(|account| (Tid(account.tid), account))
-            .collect()
+    pub fn all(&self) -> Vec<Account> {
+        self.slots().filter_map(|slot| self.read(slot)).collect()
     }
 }

@@ -3,7 +3,7 @@
 //! Which capability is needed for what was found by dropping one at a time, as root without it and
 //! as a user with only the others; `tests/tests/privilege.rs` holds that.
 
-use std::{fs, io};
+use std::{fs, io, os::unix::fs::MetadataExt as _};
 
 use super::hindrances::{self, Lockdown, Yama};
 
@@ -155,18 +155,19 @@ fn btf() -> Capability {
 }
 
 /// `PROC_PID_INIT_INO` of `include/linux/proc_ns.h`.
-const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
+const INITIAL_PID_NAMESPACE: u32 = 0xEFFF_FFFC;
 
 fn pid_namespace() -> Capability {
-    let link = fs::read_link("/proc/self/ns/pid");
+    let own = own_pid_namespace();
     Capability {
-        name: "host's pid namespace",
-        there: in_initial_pid_namespace().unwrap_or(false),
-        seen: match &link {
-            Ok(link) => link.display().to_string(),
-            Err(error) => format!("/proc/self/ns/pid: {error}"),
+        name: "a /proc of the own pid namespace",
+        there: own.is_ok(),
+        seen: match &own {
+            Ok(None) => String::from("the host's"),
+            Ok(Some(PidNamespace(inode))) => format!("that of a container, pid:[{inode}]"),
+            Err(error) => error.to_string(),
         },
-        without: "process ids mean something else to the kernel programs: start the container with the host's pid namespace (`docker run --pid=host`, `hostPID: true`)".into(),
+        without: "process ids of /proc mean other processes than to the profiler: mount a /proc of the own pid namespace (`mount -t proc proc /proc`)".into(),
     }
 }
 
@@ -224,12 +225,31 @@ fn ptrace_scope() -> Capability {
     }
 }
 
-/// Whether the ids this process sees are those that the kernel programs see.
+/// A pid namespace that is not the initial one, by its inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PidNamespace(pub u32);
+
+/// The pid namespace by which this process and its `/proc` number processes; none is the initial
+/// one.
 ///
 /// # Errors
-/// When `/proc` does not tell.
-pub fn in_initial_pid_namespace() -> io::Result<bool> {
-    Ok(fs::read_link("/proc/self/ns/pid")?.as_os_str() == INITIAL_PID_NAMESPACE)
+/// When `/proc` is not there, or is that of another namespace.
+pub fn own_pid_namespace() -> io::Result<Option<PidNamespace>> {
+    let shown = fs::read_link("/proc/self")?;
+    if shown.to_str().and_then(|shown| shown.parse().ok()) != Some(std::process::id()) {
+        return Err(io::Error::other(format!(
+            "/proc is of another pid namespace, which has this process, {}, as {}: mount one of the own (`mount -t proc proc /proc`)",
+            std::process::id(),
+            shown.display(),
+        )));
+    }
+    let inode = fs::metadata("/proc/self/ns/pid")?.ino();
+    Ok(match u32::try_from(inode) {
+        Ok(INITIAL_PID_NAMESPACE) => None,
+        Ok(inode) => Some(PidNamespace(inode)),
+        // The kernel counts them in 32 bits.
+        Err(error) => return Err(io::Error::other(error)),
+    })
 }
 
 /// Why the kernel may have refused `what`, and what to type.

@@ -4,7 +4,7 @@ use std::{fs, io, os::fd::AsFd as _};
 
 use aya::{
     Btf, EbpfLoader, Endianness, VerifierLogLevel,
-    maps::{HashMap, Map, MapData, PerCpuArray, RingBuf, Stack},
+    maps::{HashMap, Map, MapData, MapError, PerCpuArray, RingBuf, Stack},
     programs::{BtfTracePoint, Iter, PerfEvent},
     util::online_cpus,
 };
@@ -18,7 +18,8 @@ use profiler_common::{
 
 use super::{
     accounts::Accounts,
-    btf, capabilities,
+    btf,
+    capabilities::{self, PidNamespace},
     error::{KernelError, is_refusal, one_line},
     hindrances::{self, Lockdown},
     log::{self, KernelLog},
@@ -46,6 +47,8 @@ pub struct KernelOptions {
     pub wake_bytes: u32,
     /// Keep accounts that tell what a thread off the CPU waits for, of all threads.
     pub looks_off_cpu: bool,
+    /// The pid namespace by whose numbers everything goes; none is the initial one.
+    pub pid_namespace: Option<PidNamespace>,
 }
 
 /// The running programs. Dropping it detaches them all.
@@ -80,7 +83,7 @@ fn load_error(what: &str, error: &(dyn std::error::Error + 'static)) -> KernelEr
     }
 }
 
-fn map_error(name: &'static str) -> impl FnOnce(aya::maps::MapError) -> KernelError {
+fn map_error(name: &'static str) -> impl FnOnce(MapError) -> KernelError {
     move |error| KernelError::Map {
         name,
         why: one_line(&error),
@@ -128,7 +131,7 @@ impl Kernel {
             } else {
                 0
             },
-            _pad: 0,
+            pid_namespace: options.pid_namespace.map_or(0, |PidNamespace(inode)| inode),
         };
         let level = log::level();
         // Ask first, so that the run time of the very first tick is counted too.
@@ -340,20 +343,41 @@ impl Kernel {
     /// # Errors
     /// When the map has no room.
     pub fn set_plan(&mut self, pid: Pid, plan: &Plan) -> Result<(), KernelError> {
-        self.hash::<u32, Plan>("PLANS")?
-            .insert(pid.0, plan, 0)
+        let mut plans = self.hash::<u32, Plan>("PLANS")?;
+        // What the kernel has noted there stays; nothing else is, for a process of ours.
+        let owner = plans.get(&pid.0, 0).map_or(0, |known: Plan| known.owner);
+        plans
+            .insert(pid.0, Plan { owner, ..*plan }, 0)
             .map_err(map_error("PLANS"))
     }
 
-    /// Let go of a process.
+    /// Let go of a process; the kernel has done so already with one that has ended.
     ///
     /// # Errors
-    /// When the map cannot be changed; that it was not there is none.
+    /// When the map cannot be changed.
     pub fn remove_plan(&mut self, pid: Pid) -> Result<(), KernelError> {
         let mut plans = self.hash::<u32, Plan>("PLANS")?;
         match plans.remove(&pid.0) {
-            Ok(()) | Err(aya::maps::MapError::KeyNotFound) => Ok(()),
+            Ok(()) => Ok(()),
+            Err(MapError::SyscallError(error))
+                if error.io_error.kind() == io::ErrorKind::NotFound =>
+            {
+                Ok(())
+            }
             Err(error) => Err(map_error("PLANS")(error)),
+        }
+    }
+
+    /// Let go of a process that had ended by `time`, unless another one that has come since has its
+    /// id and its plan.
+    ///
+    /// # Errors
+    /// As [`Kernel::remove_plan`].
+    pub fn remove_plan_of(&mut self, pid: Pid, time: MonotonicNs) -> Result<(), KernelError> {
+        let plans = self.hash::<u32, Plan>("PLANS")?;
+        match plans.get(&pid.0, 0) {
+            Ok(plan) if plan.since_ns > time.0 => Ok(()),
+            _ => self.remove_plan(pid),
         }
     }
 
@@ -400,6 +424,7 @@ impl Kernel {
             sum.events_lost += one.events_lost;
             sum.switches += one.switches;
             sum.accounts_full += one.accounts_full;
+            sum.plans_full += one.plans_full;
             sum.switches_unseen += one.switches_unseen;
         }
         Ok(sum)

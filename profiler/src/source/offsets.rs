@@ -4,6 +4,9 @@ use profiler_common::offsets::{KernelOffsets, NO_FIELD};
 
 use super::btf::{Btf, BtfError};
 
+/// `PIDTYPE_TGID` of `include/linux/pid_types.h`.
+const PIDTYPE_TGID: u32 = 1;
+const POINTER_BYTES: u32 = 8;
 /// `THREAD_SIZE` of x86-64, but for kernels built with KASAN: there the program finds no registers
 /// at that place, and says so.
 const STACK_BYTES: u32 = 16 * 1024;
@@ -29,6 +32,18 @@ pub fn kernel_offsets(btf: &Btf<'_>) -> Result<KernelOffsets, BtfError> {
         task_state: either(&["task_struct", "__state"], &["task_struct", "state"])?,
         task_fsbase: btf.offset_of(&["task_struct", "thread", "fsbase"])?,
         task_on_cpu: btf.offset_of(&["task_struct", "on_cpu"])?,
+        task_exit_code: btf.offset_of(&["task_struct", "exit_code"])?,
+        task_comm: btf.offset_of(&["task_struct", "comm"])?,
+        task_thread_pid: btf.offset_of(&["task_struct", "thread_pid"])?,
+        task_signal: btf.offset_of(&["task_struct", "signal"])?,
+        signal_tgid: btf.offset_of(&["signal_struct", "pids"])? + PIDTYPE_TGID * POINTER_BYTES,
+        signal_live: btf.offset_of(&["signal_struct", "live"])?,
+        signal_nr_threads: btf.offset_of(&["signal_struct", "nr_threads"])?,
+        pid_level: btf.offset_of(&["pid", "level"])?,
+        pid_numbers: btf.offset_of(&["pid", "numbers"])?,
+        upid_nr: btf.offset_of(&["upid", "nr"])?,
+        upid_ns: btf.offset_of(&["upid", "ns"])?,
+        namespace_inum: btf.offset_of(&["pid_namespace", "ns", "inum"])?,
         task_flags: btf.offset_of(&["task_struct", "flags"])?,
         // Some kernels' BTF has the long names.
         regs_sp: either(&["pt_regs", "sp"], &["pt_regs", "rsp"])?,

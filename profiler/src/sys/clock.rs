@@ -4,7 +4,7 @@ use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 
-use crate::words::{DurationNs, MonotonicNs, Pid};
+use crate::words::{DurationNs, MonotonicNs, Pid, StartTime};
 
 /// `CLOCK_MONOTONIC` now: the clock of the kernel's records.
 #[must_use]
@@ -21,6 +21,17 @@ pub fn cpu_of(pid: Pid) -> Option<DurationNs> {
     let pid = nix::unistd::Pid::from_raw(i32::try_from(pid.0).ok()?);
     let time = clock_gettime(ClockId::pid_cpu_clock_id(pid).ok()?).ok()?;
     u64::try_from(time.num_nanoseconds()).ok().map(DurationNs)
+}
+
+/// The clock ticks of a `StartTime` as a point of `CLOCK_MONOTONIC`, which does not count the time
+/// that the machine was suspended.
+#[must_use]
+pub fn since_boot(started: StartTime) -> MonotonicNs {
+    let now = |clock| clock_gettime(clock).map_or(0, |time| time.num_nanoseconds());
+    let suspended = now(ClockId::CLOCK_BOOTTIME).saturating_sub(now(ClockId::CLOCK_MONOTONIC));
+    // `USER_HZ` is 100 on x86-64.
+    let started = started.0.saturating_mul(10_000_000);
+    MonotonicNs(started.saturating_sub(u64::try_from(suspended).unwrap_or(0)))
 }
 
 /// What this process has cost so far.

@@ -6,6 +6,7 @@
 mod error;
 mod image_file;
 mod image_meta;
+mod kin;
 mod live;
 mod maps;
 pub mod memory;
@@ -20,6 +21,7 @@ mod watch;
 
 pub use error::TargetError;
 pub use image_file::ImageError;
+pub use kin::descendants;
 pub use live::{LiveMemory, Way, may_call_vm_readv};
 pub use maps::{Backing, Mapping, Maps, Perms};
 pub use memory::{Memory, Piece, ReadError, ReadErrorKind};

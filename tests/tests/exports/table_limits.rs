@@ -54,6 +54,7 @@ fn memory_is_bounded_by_the_limits() {
         frames: 3,
         stacks: 2,
         stack_frames: 8,
+        processes: 1,
         threads: 1,
         entries: 2,
         timeline: 4,

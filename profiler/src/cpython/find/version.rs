@@ -4,7 +4,7 @@
 //! The ABI tag `cpython-3N` names the minor version. `3.N.P` with its terminating NUL is there
 //! too, often as the end of a longer string, for linkers merge common tails.
 
-use std::io::SeekFrom;
+use std::io::{BufRead as _, SeekFrom};
 use std::ops::Range;
 
 use super::ReadSeek;
@@ -68,18 +68,24 @@ fn scan(stream: &mut dyn ReadSeek, ranges: &[Range<u64>], mut look: impl FnMut(&
 }
 
 /// The places at which `needle` stands, as the bytes that follow it and the byte before it.
+///
+/// Children come and go while this is looked for, so it goes from one last byte of the needle to the
+/// next as fast as the standard library can.
 fn each<'a>(
     chunk: &'a [u8],
     needle: &'a [u8],
 ) -> impl Iterator<Item = (Option<u8>, &'a [u8])> + 'a {
-    chunk
-        .windows(needle.len())
-        .enumerate()
-        .filter(move |(_, window)| *window == needle)
-        .map(move |(at, _)| {
-            let before = at.checked_sub(1).and_then(|at| chunk.get(at)).copied();
-            (before, &chunk[at + needle.len()..])
-        })
+    let mut rest = chunk;
+    std::iter::from_fn(move || {
+        let last = *needle.last()?;
+        while rest.skip_until(last).ok()? > 0 {
+            let seen = &chunk[..chunk.len() - rest.len()];
+            if let Some(before) = seen.strip_suffix(needle) {
+                return Some((before.last().copied(), rest));
+            }
+        }
+        None
+    })
 }
 
 /// A decimal number of at most three digits and what follows it.

@@ -335,3 +335,33 @@ fn another_program_in_the_same_process_begins_anew() {
     assert_eq!(person.matched_by, [TlsBase, ControlBlock, StackScan]);
     assert_eq!(run.names(), [format!("Python's {}", block(4))]);
 }
+
+#[test]
+fn a_thread_that_replaced_the_program_is_the_first_from_then_on() {
+    let mut run = Run::new();
+    run.process.begin(PID, 1, FIRST);
+    run.process.begin(101, 5, block(1));
+    assert_eq!(run.tick(PID, FIRST), 0);
+    assert_eq!(run.tick(101, block(1)), 1);
+    run.look();
+    // The kernel ends the first one, then tells of the other's exec.
+    run.people.leave(Tid(PID), ran(70), NOW);
+    run.people.take_over(&mut run.builder, Tid(101), Tid(PID));
+    run.people.rename_all(&mut run.builder, "new");
+    run.people.forget_python();
+    assert!(!run.people.knows(Tid(101)));
+    // The last word of the one that was first comes late and is not the other's.
+    assert!(run.people.is_of_former(Tid(PID)));
+    run.process.end(PID, FIRST);
+    run.process.end(101, block(1));
+    run.process.begin(PID, 1, block(2));
+    assert_eq!(run.tick(PID, block(2)), 1);
+    run.look();
+    run.people.leave(Tid(PID), ran(90), NOW);
+    assert!(!run.people.is_of_former(Tid(PID)));
+    let tids: Vec<_> = run.people.everyone().iter().map(|p| p.tid).collect();
+    assert_eq!(tids, [Tid(PID), Tid(PID)]);
+    let ended: Vec<_> = run.people.everyone().iter().map(|p| p.ended).collect();
+    assert_eq!(ended, [Some((ran(70), NOW)), Some((ran(90), NOW))]);
+    assert_eq!(run.names()[1], format!("Python's {}", block(2)));
+}

@@ -76,6 +76,7 @@ impl Watch {
         // The process's own clock goes on after its threads' counts are gone.
         let all = self.all_on_cpu().map_or(0, |all| all.0);
         ledger.unsampled = Unsampled {
+            processes: 0,
             threads: 0,
             on_cpu_ns: all.saturating_sub(met),
         };

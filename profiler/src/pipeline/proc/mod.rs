@@ -23,12 +23,12 @@ use rustc_hash::FxHashMap;
 
 use super::{
     attach::Attached,
-    session::NO_GIL_TO_SHOW,
+    session::no_gil_to_show,
     settings::RunSettings,
     stacks::{ChainId, Stacks},
 };
 use crate::{
-    aggregate::{ProfileBuilder, ThreadIndex},
+    aggregate::{ProcessIndex, ProfileBuilder, ThreadIndex},
     cpython::{self, GilLock, Runtime, Wishes},
     native::LiveSymbols,
     pystack::Walker,
@@ -165,6 +165,8 @@ impl Watch {
         );
         self.builder
             .python(&runtime.version().to_string(), runtime.build().key());
+        self.builder
+            .process_python(ProcessIndex(0), &runtime.version().to_string());
         self.had_python = true;
         let mut python = Python {
             gils: Vec::new(),
@@ -175,7 +177,7 @@ impl Watch {
         };
         python.ask_for_locks(memory);
         if self.settings.mode == Mode::Gil && python.no_gil {
-            log::warn!("{NO_GIL_TO_SHOW}");
+            log::warn!("{}", no_gil_to_show(self.attached.process.pid()));
         }
         self.python = Some(python);
     }

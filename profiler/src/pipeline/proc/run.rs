@@ -7,7 +7,7 @@ use tokio::{io::unix::AsyncFd, time::Instant};
 
 use super::Watch;
 use crate::{
-    aggregate::ProfileBuilder,
+    aggregate::{ProcessInfo, ProfileBuilder},
     cpython::CpythonError,
     pipeline::{
         attach::{AttachError, Attached},
@@ -41,7 +41,7 @@ pub async fn run_proc(
     stop: impl Future<Output = ()>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Outcome, RunError> {
-    let pid = target.pid;
+    let pid = *target.pids.first().ok_or_else(nobody)?;
     let attached = Attached::open(pid)?;
     let started_by_us = target.command.is_some();
     let command = target.command.unwrap_or_else(|| {
@@ -51,12 +51,19 @@ pub async fn run_proc(
     let runtime = if started_by_us {
         None
     } else {
-        Some(patiently(&attached).await?)
+        patiently(&attached, false).await?
     };
     sys::open_many_files();
     let since = sys::monotonic();
+    let process = ProcessInfo {
+        pid,
+        parent: None,
+        command: command.clone(),
+        python: String::new(),
+    };
     let meta = settings.meta_of("proc", "timer", pid, command, host, since);
     let mut builder = ProfileBuilder::new(meta);
+    builder.process(process);
     if settings.timeline {
         builder = builder.with_timeline();
     }
@@ -73,6 +80,11 @@ pub async fn run_proc(
         end,
         python,
     })
+}
+
+/// A run is about somebody.
+fn nobody() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "no process to profile")
 }
 
 async fn drive(

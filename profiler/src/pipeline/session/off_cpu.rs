@@ -9,7 +9,7 @@ mod count;
 use profiler_common::account::{Account, STATE_STOPPED};
 use rustc_hash::FxHashMap;
 
-use super::{Python, Session};
+use super::{Kit, member::Member, plans::Python};
 use crate::{
     aggregate::ThreadIndex,
     pipeline::{
@@ -27,8 +27,6 @@ use crate::{
     },
 };
 
-/// How often a thread that moved is looked at again, each time after all others.
-const PASSES: usize = 10;
 /// The list of thread states is read again no sooner than this.
 const STATES_PAUSE: DurationNs = DurationNs(50_000_000);
 
@@ -67,21 +65,17 @@ impl Sleeper {
     }
 }
 
-/// All of them.
+/// All of a process's.
 #[derive(Debug, Default)]
 pub(super) struct OffCpu {
-    /// By slot: the generation that was dealt with.
-    places: Vec<Generation>,
     sleepers: FxHashMap<Tid, Sleeper>,
     /// Thread states that the kernel did not find, by the thread.
     states: FxHashMap<PthreadId, ThreadStateAddr>,
     states_again: MonotonicNs,
-    /// Rounds so far.
-    round: u64,
     /// Stacks of this round, whose codes are still to be compared.
     fresh: Vec<(Tid, ChainId)>,
-    looks: u64,
-    moved: u64,
+    /// Whether anything was ever counted.
+    counted: bool,
 }
 
 impl OffCpu {
@@ -105,87 +99,66 @@ impl OffCpu {
         self.fresh.is_empty()
     }
 
-    pub(super) const fn looks(&self) -> u64 {
-        self.looks
+    /// Whether any of its samples are the process's.
+    pub(super) const fn has_samples(&self) -> bool {
+        self.counted
     }
 
-    pub(super) const fn moved(&self) -> u64 {
-        self.moved
+    /// Another program from now on, with one thread; that had the id `old` and has `first` now.
+    pub(super) fn forget_python(&mut self, old: Tid, first: Tid) {
+        self.states.clear();
+        self.states_again = MonotonicNs(0);
+        if old != first
+            && let Some(sleeper) = self.sleepers.remove(&old)
+        {
+            self.sleepers.insert(first, sleeper);
+        }
     }
 }
 
-impl Session {
-    /// One round: every thread that is off the CPU counts once.
-    pub(in crate::pipeline) fn look_off_cpu(&mut self, accounts: &Accounts, due: MonotonicNs) {
-        self.off.round += 1;
-        let mut again = Vec::new();
-        for slot in accounts.slots() {
-            let place = slot.0 as usize;
-            if place >= self.off.places.len() {
-                self.off.places.resize(place + 1, Generation(u64::MAX));
-            }
-            if self.off.places[place] != accounts.generation(slot) {
-                again.extend(
-                    self.visit(accounts, slot, due)
-                        .map(|account| (slot, account)),
-                );
-            }
-        }
-        for _ in 1..PASSES {
-            if again.is_empty() {
-                break;
-            }
-            again.retain(|(slot, _)| match accounts.read(*slot) {
-                // On a CPU at the moment: later, perhaps.
-                Some(account) if account.generation & 1 != 0 => true,
-                _ => self.visit(accounts, *slot, due).is_some(),
-            });
-        }
-        for (_, account) in again {
-            self.gave_up(&account, due);
-        }
-        self.end_batch();
-    }
-
-    /// Deal with what has become of a place since the last round. What is returned moved while it
+impl Member {
+    /// Deal with what has become of a thread since the last round. What is returned moved while it
     /// was looked at.
-    fn visit(&mut self, accounts: &Accounts, slot: Slot, due: MonotonicNs) -> Option<Account> {
-        let generation = accounts.generation(slot);
-        let Some(account) = accounts.read(slot).filter(|a| a.tgid == self.pid().0) else {
-            self.off.places[slot.0 as usize] = generation;
-            return None;
-        };
+    pub(super) fn visit(
+        &mut self,
+        kit: &mut Kit,
+        accounts: &Accounts,
+        slot: Slot,
+        account: Account,
+        due: MonotonicNs,
+    ) -> Option<Account> {
         let tid = Tid(account.tid);
-        self.settle(tid, &account, None);
+        self.settle(kit, tid, &account, None);
         let dealt_with = Generation(account.generation);
         if account.generation & 1 != 0 {
-            self.off.places[slot.0 as usize] = dealt_with;
+            *kit.off.place(slot) = dealt_with;
             return None;
         }
-        let Some((met, chain)) = self.look(accounts, slot, &account, due) else {
+        self.open(kit);
+        let Some((met, chain)) = self.look(kit, accounts, slot, &account, due) else {
             return Some(account);
         };
         accounts.mark(slot, dealt_with);
-        self.off.places[slot.0 as usize] = dealt_with;
+        *kit.off.place(slot) = dealt_with;
         self.off.fresh.extend(chain.map(|chain| (tid, chain)));
-        self.meet(&account, met);
+        self.meet(kit, &account, met);
         None
     }
 
-    fn meet(&mut self, account: &Account, met: Met) {
-        let sleeper = self.sleeper(account);
+    fn meet(&mut self, kit: &mut Kit, account: &Account, met: Met) {
+        let sleeper = self.sleeper(kit, account);
         sleeper.absence.meet(account, met.how);
         sleeper.met = Some(met);
     }
 
-    fn sleeper(&mut self, account: &Account) -> &mut Sleeper {
+    fn sleeper(&mut self, kit: &mut Kit, account: &Account) -> &mut Sleeper {
         let tid = Tid(account.tid);
         if !self.off.sleepers.contains_key(&tid) {
             let tls_base = PthreadId(account.tls_base);
             let state = self.state_of(account);
             let thread = self.people.index(
-                &self.attached,
-                &mut self.builder,
+                &self.hold,
+                &mut kit.builder,
                 Stranger {
                     tid,
                     sp: None,
@@ -218,7 +191,7 @@ impl Session {
             return;
         }
         let Some(python) = &self.python else { return };
-        let states = people::all_states(&python.runtime, &self.attached.memory);
+        let states = people::all_states(&python.runtime, self.hold.memory());
         self.off.states = states.into_iter().collect();
         self.off.states_again = MonotonicNs(now.0 + STATES_PAUSE.0);
     }
@@ -226,6 +199,7 @@ impl Session {
     /// Look at one thread; none when it moved meanwhile.
     fn look(
         &mut self,
+        kit: &mut Kit,
         accounts: &Accounts,
         slot: Slot,
         account: &Account,
@@ -234,7 +208,7 @@ impl Session {
         self.learn_states(account, due);
         let state = self.state_of(account);
         let id = PthreadId(account.tls_base);
-        let memory = &self.attached.memory;
+        let memory = self.hold.memory();
         let is_still = || accounts.generation(slot) == Generation(account.generation);
         let mut met = Met {
             stack: StackId(0),
@@ -247,7 +221,7 @@ impl Session {
             generation: Generation(account.generation),
             since: MonotonicNs(account.since),
             how: meeting(account, due),
-            round: self.off.round,
+            round: kit.off.round,
         };
         let mut chain = None;
         if let Some(Python {
@@ -270,7 +244,7 @@ impl Session {
                         Ok(None) | Err(_) => Gc::Unknown,
                     };
                 }
-                chain = stacks::walk_now(&mut self.walker, memory, plan, state);
+                chain = stacks::walk_now(&mut kit.walker, memory, plan, state);
                 if let Some((futex, is_wait)) = futex_of(syscall_of(account), account.off_args)
                     && let Some(gil) = gils.iter().find(|gil| gil.contains(futex))
                 {
@@ -292,12 +266,11 @@ impl Session {
             return None;
         }
         let Some(chain) = chain else {
-            let pid = self.pid();
             let ip = RemoteAddr(account.off_ip);
             met.stack = if ip == RemoteAddr(0) && account.on_cpu_ns == 0 {
-                stacks::unborn_stack(&mut self.builder)
+                stacks::unborn_stack(&mut kit.builder)
             } else {
-                stacks::native_stack(&mut self.builder, &mut self.symbols, pid, ip)
+                stacks::native_stack(&mut kit.builder, &mut kit.symbols, self.pid, ip)
             };
             return Some((met, None));
         };
@@ -305,7 +278,7 @@ impl Session {
         let collecting = met.gc == Gc::Collecting;
         let id = python
             .stacks
-            .of_walk(memory, &mut self.builder, chain, collecting);
+            .of_walk(memory, &mut kit.builder, chain, collecting);
         met.stack = python.stacks.stack(id);
         met.frames_from = FramesFrom::User;
         Some((met, Some(id)))
@@ -319,16 +292,17 @@ impl Session {
         };
         let tid = Tid(account.tid);
         let kind = |fd| {
-            let kind = self.attached.process.fd_kind(tid, fd);
+            let process = self.hold.process();
+            let kind = process.and_then(|process| process.fd_kind(tid, fd).ok());
             kind.unwrap_or(FdKind::Unknown)
         };
         wait_of(syscall_of(account), account.off_args, state, is_gil, kind)
     }
 
     /// It ran on each time it was looked at.
-    fn gave_up(&mut self, account: &Account, due: MonotonicNs) {
-        self.off.moved += 1;
-        let stack = stacks::moved_stack(&mut self.builder);
+    pub(super) fn gave_up(&mut self, kit: &mut Kit, account: &Account, due: MonotonicNs) {
+        kit.off.moved += 1;
+        let stack = stacks::moved_stack(&mut kit.builder);
         let met = Met {
             stack,
             frames_from: FramesFrom::None,
@@ -343,9 +317,9 @@ impl Session {
             generation: Generation(account.generation),
             since: MonotonicNs(account.since),
             how: meeting(account, due),
-            round: self.off.round,
+            round: kit.off.round,
         };
-        self.meet(account, met);
+        self.meet(kit, account, met);
     }
 }
 

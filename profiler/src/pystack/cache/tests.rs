@@ -283,6 +283,76 @@ fn names_of_threads_that_cannot_be_read_are_just_missing() {
     assert!(names.is_empty());
 }
 
+/// The memory of a process that is over.
+struct Over;
+
+impl Memory for Over {
+    fn read(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<(), crate::target::ReadError> {
+        Err(crate::target::ReadError {
+            addr,
+            bytes: buf.len(),
+            kind: ReadErrorKind::Gone,
+        })
+    }
+}
+
+#[test]
+fn a_child_has_its_parents_codes_where_its_memory_does_not_say_otherwise() {
+    let mut scene = scene();
+    let mut parent = CodeCache::new(&scene.runtime, DEFAULT_CAPACITY);
+    let instr = scene.instr(1);
+    let (f, _) = parent.look_up(&scene.fake, scene.code, instr).expect("f");
+    // Over before it was asked, and a grandchild of it, which has it from there.
+    let mut child = parent.heir(DEFAULT_CAPACITY);
+    let mut grandchild = child.heir(DEFAULT_CAPACITY);
+    for heir in [&mut child, &mut grandchild] {
+        let found = heir.look_up(&Over, scene.code, instr).expect("inherited");
+        assert_eq!(found, (Arc::clone(&f), Position::Line(Some(11))));
+        // Nobody can be asked; the parent can.
+        assert_eq!(heir.revalidate(&Over), []);
+        assert_eq!(heir.take_unknown(), []);
+    }
+    // Alive, with the same code: nothing but its fingerprint is read.
+    let mut living = parent.heir(DEFAULT_CAPACITY);
+    let (same, _) = living.look_up(&scene.fake, scene.code, instr).expect("f");
+    assert!(Arc::ptr_eq(&same, &f));
+    // The parent has another one there by now: no word of what the child had.
+    let mut late = parent.heir(DEFAULT_CAPACITY);
+    let (was, _) = late.look_up(&Over, scene.code, instr).expect("inherited");
+    let addr = scene.code;
+    code(&mut scene.fake, &scene.layout, "code", "g", 10);
+    assert_eq!(late.revalidate(&scene.fake), [Changed { addr, was }]);
+    assert!(late.look_up(&Over, addr, instr).is_err());
+    // A child that lives and has another one there.
+    let mut other = parent.heir(DEFAULT_CAPACITY);
+    let (g, _) = other.look_up(&scene.fake, addr, instr).expect("g");
+    assert_eq!(&*g.name, "g");
+    let (heir, _) = other
+        .heir(DEFAULT_CAPACITY)
+        .look_up(&Over, addr, instr)
+        .expect("g");
+    assert_eq!(heir, g);
+}
+
+#[test]
+fn what_a_child_could_not_be_asked_for_is_learned_for_the_next() {
+    let scene = scene();
+    let mut parent = CodeCache::new(&scene.runtime, DEFAULT_CAPACITY);
+    let instr = scene.instr(1);
+    let mut first = parent.heir(DEFAULT_CAPACITY);
+    assert!(first.look_up(&Over, scene.code, instr).is_err());
+    let unknown = first.take_unknown();
+    assert_eq!(unknown, [scene.code]);
+    for addr in unknown {
+        parent.learn(&scene.fake, addr);
+    }
+    let mut second = parent.heir(DEFAULT_CAPACITY);
+    let (found, _) = second.look_up(&Over, scene.code, instr).expect("learned");
+    assert_eq!(&*found.name, "f");
+    // The first one had been born before it was known.
+    assert!(first.look_up(&Over, scene.code, instr).is_err());
+}
+
 /// Three threads' copies of the code's bytecode, behind the code's own in its list; the second
 /// thread has not run it.
 fn with_copies() -> (Scene, u32) {

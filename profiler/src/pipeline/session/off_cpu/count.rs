@@ -2,31 +2,39 @@
 
 use profiler_common::account::Account;
 
-use super::{Session, Sleeper};
+use super::Sleeper;
 use crate::{
     aggregate::Place,
     pipeline::{
         absence::{Away, Meeting, Stretch},
-        books, stacks,
+        books,
+        session::{Kit, member::Member},
+        stacks,
     },
     sample::{Activity, FramesFrom, Gc, Gil, Handling, Sample, Wait},
     wire::Times,
     words::{DurationNs, Generation, MonotonicNs, Tid},
 };
 
-impl Session {
+impl Member {
     /// What a thread was met in is over, if it is, and counts.
-    pub(super) fn settle(&mut self, tid: Tid, account: &Account, end: Option<MonotonicNs>) {
-        let period = self.settings.period();
+    pub(super) fn settle(
+        &mut self,
+        kit: &mut Kit,
+        tid: Tid,
+        account: &Account,
+        end: Option<MonotonicNs>,
+    ) {
+        let period = kit.settings.period();
         let Some(sleeper) = self.off.sleepers.get_mut(&tid) else {
             return;
         };
         let over = sleeper.absence.settle(account, end, period);
-        self.count(tid, over, end.is_some());
+        self.count(kit, tid, over, end.is_some());
     }
 
     /// The last stretch of a thread counts; `last` says that its round is over.
-    fn count(&mut self, tid: Tid, over: Option<Stretch>, last: bool) {
+    fn count(&mut self, kit: &mut Kit, tid: Tid, over: Option<Stretch>, last: bool) {
         let Some(sleeper) = self.off.sleepers.get_mut(&tid) else {
             return;
         };
@@ -34,9 +42,10 @@ impl Session {
         let (Some(over), Some(met)) = (over, sleeper.met.take()) else {
             return;
         };
-        let looks = (self.off.round + u64::from(last)).saturating_sub(met.round);
+        let looks = (kit.off.round + u64::from(last)).saturating_sub(met.round);
         let looks = u32::try_from(looks.max(1)).unwrap_or(u32::MAX);
-        self.off.looks += u64::from(looks);
+        self.off.counted = true;
+        kit.off.looks += u64::from(looks);
         let Away { blocked, runnable } = over.weight;
         let runnable_looks = match over.length {
             Some(length) if blocked > 0 && runnable > 0 => {
@@ -75,7 +84,7 @@ impl Session {
                 }
                 let sample = Sample {
                     time: MonotonicNs(time),
-                    pid: self.attached.process.pid(),
+                    pid: self.pid,
                     tid,
                     cpu: None,
                     ticks,
@@ -92,7 +101,7 @@ impl Session {
                     frames_from,
                     behind: met.behind,
                 };
-                self.builder.add(place, &sample);
+                kit.builder.add(place, &sample);
             }
         }
     }
@@ -100,11 +109,12 @@ impl Session {
     /// A thread is gone: all of its time counts.
     pub(in crate::pipeline::session) fn gone_off_cpu(
         &mut self,
+        kit: &mut Kit,
         tid: Tid,
         times: Times,
         now: MonotonicNs,
     ) {
-        if !self.looks_off_cpu() {
+        if !kit.settings.mode.looks_off_cpu() {
             return;
         }
         let Some(thread) = self.people.place_of(tid) else {
@@ -114,40 +124,37 @@ impl Session {
             blocked: times.blocked.0,
             runnable: times.runnable.0,
         };
-        let period = self.settings.period();
+        let period = kit.settings.period();
         let sleeper = self.off.sleepers.entry(tid);
         let sleeper = sleeper.or_insert_with(|| Sleeper::new(thread));
         let over = sleeper.absence.settle_for_good(away, period);
-        self.count(tid, over, false);
-        self.count_rest(tid, times.on_cpu, now);
+        self.count(kit, tid, over, false);
+        self.count_rest(kit, tid, times.on_cpu, now);
         self.off.sleepers.remove(&tid);
     }
 
-    /// The run is over: what still lasts counts up to now.
-    pub(in crate::pipeline) fn end_off_cpu(
+    /// The run is over: what still lasts of a thread counts up to now.
+    pub(in crate::pipeline::session) fn end_off_cpu(
         &mut self,
-        accounts: &[(Tid, Account)],
+        kit: &mut Kit,
+        account: &Account,
         now: MonotonicNs,
     ) {
-        if !self.looks_off_cpu() {
-            return;
-        }
-        for (tid, account) in accounts {
-            self.sleeper(account);
-            self.settle(*tid, account, Some(now));
-            let on_cpu = books::times_until(account, now).on_cpu;
-            self.count_rest(*tid, on_cpu, now);
-        }
+        let tid = Tid(account.tid);
+        self.sleeper(kit, account);
+        self.settle(kit, tid, account, Some(now));
+        let on_cpu = books::times_until(account, now).on_cpu;
+        self.count_rest(kit, tid, on_cpu, now);
     }
 
     /// What was counted for a thread and met by no look and no tick.
-    fn count_rest(&mut self, tid: Tid, on_cpu: DurationNs, now: MonotonicNs) {
+    fn count_rest(&mut self, kit: &mut Kit, tid: Tid, on_cpu: DurationNs, now: MonotonicNs) {
         let Some(sleeper) = self.off.sleepers.get_mut(&tid) else {
             return;
         };
         let thread = sleeper.thread;
         let Away { blocked, runnable } = sleeper.absence.rest();
-        let stack = stacks::between_looks(&mut self.builder);
+        let stack = stacks::between_looks(&mut kit.builder);
         for (activity, weight) in [
             (Activity::OnCpu, self.people.unweighed(tid, on_cpu).0),
             (Activity::Blocked(Wait::Unknown), blocked),
@@ -158,7 +165,7 @@ impl Session {
             }
             let sample = Sample {
                 time: now,
-                pid: self.attached.process.pid(),
+                pid: self.pid,
                 tid,
                 cpu: None,
                 ticks: 0,
@@ -175,7 +182,7 @@ impl Session {
                 frames_from: FramesFrom::None,
                 behind: None,
             };
-            self.builder.add(place, &sample);
+            kit.builder.add(place, &sample);
         }
     }
 }

@@ -1,0 +1,152 @@
+//! How the kernel is to read a process: its interpreter, once it is found, as a plan.
+
+use profiler_common::plan::{PLAN_FOLLOW, PLAN_NO_WALK, Plan};
+
+use super::{Kit, member::Member, no_gil_to_show};
+use crate::{
+    cpython::{self, Build, GilLock, Runtime, Wishes},
+    pipeline::{people, sampler::Lock, settings::Walk, stacks::Stacks},
+    sample::Mode,
+    source::{Kernel, KernelError},
+    target::Memory,
+};
+
+/// An interpreter in a process and everything that is read through it.
+#[derive(Debug)]
+pub(super) struct Python {
+    pub(super) runtime: Runtime,
+    pub(super) plan: Plan,
+    pub(super) stacks: Stacks,
+    pub(super) gils: Vec<GilLock>,
+    pub(super) lock: Lock,
+}
+
+impl Python {
+    fn new(runtime: Runtime, plan: Plan, memory: &dyn Memory) -> Self {
+        let mut python = Self {
+            gils: runtime.gils(memory).unwrap_or_default(),
+            lock: match runtime.build() {
+                Build::Default => Lock::Gil,
+                Build::FreeThreaded => Lock::Unknown,
+            },
+            stacks: Stacks::new(&runtime),
+            runtime,
+            plan,
+        };
+        python.ask_for_lock(memory);
+        python
+    }
+
+    /// A free-threaded build can be given a GIL while it runs: ask now and then.
+    pub(super) fn ask_for_lock(&mut self, memory: &dyn Memory) {
+        if self.runtime.build() == Build::Default {
+            return;
+        }
+        if let (Ok(gil), Ok(gils)) = (
+            self.runtime.runs_with_gil(memory),
+            self.runtime.gils(memory),
+        ) {
+            self.lock = if gil { Lock::Gil } else { Lock::NoGil };
+            self.gils = gils;
+        }
+    }
+}
+
+impl Member {
+    fn wishes(&self, kit: &Kit) -> Wishes {
+        let settings = &kit.settings;
+        let mut flags = 0;
+        if settings.walk == Walk::User {
+            flags |= PLAN_NO_WALK;
+        }
+        if settings.follow {
+            flags |= PLAN_FOLLOW;
+        }
+        Wishes {
+            since: self.since,
+            flags,
+            max_frames: settings.max_frames,
+        }
+    }
+
+    /// Tick on the process although it runs no Python (yet).
+    pub(super) fn plan_without_python(
+        &mut self,
+        kit: &Kit,
+        kernel: &mut Kernel,
+    ) -> Result<(), KernelError> {
+        let plan = cpython::plan_without_python(self.wishes(kit));
+        self.set_plan(kernel, &plan)
+    }
+
+    /// Read the process as the interpreter it runs.
+    pub(super) fn plan_with(
+        &mut self,
+        kit: &mut Kit,
+        kernel: &mut Kernel,
+        runtime: Runtime,
+    ) -> Result<(), KernelError> {
+        let memory = self.hold.memory();
+        let Some(plan) = cpython::plan(&runtime, memory, self.wishes(kit)) else {
+            log::warn!(
+                "the interpreter's own table of offsets is out of reach; no frames are read"
+            );
+            return self.plan_without_python(kit, kernel);
+        };
+        self.states_wanted |= lacks_ways(&plan);
+        let (found, state) = (runtime.found(), &plan.state);
+        log::info!(
+            "process {}: Python {} in {}, found by {}; {} hops from the TLS base to the thread state",
+            self.pid,
+            found.version,
+            found.image,
+            found.by,
+            state.n_hops
+        );
+        kit.met_python(self.index, &runtime);
+        let python = Python::new(runtime, plan, memory);
+        if kit.settings.mode == Mode::Gil && python.lock == Lock::NoGil {
+            log::warn!("{}", no_gil_to_show(self.pid));
+        }
+        self.python = Some(python);
+        self.fill_states(kernel)?;
+        self.set_plan(kernel, &plan)
+    }
+
+    fn set_plan(&mut self, kernel: &mut Kernel, plan: &Plan) -> Result<(), KernelError> {
+        kernel.set_plan(self.pid, plan)?;
+        self.planned = crate::sys::monotonic();
+        Ok(())
+    }
+
+    /// After an exec: take back a plan that was set after it and meant the program before.
+    pub(super) fn correct_plan(
+        &mut self,
+        kit: &Kit,
+        kernel: &mut Kernel,
+    ) -> Result<(), KernelError> {
+        if std::mem::take(&mut self.replan) {
+            self.plan_without_python(kit, kernel)?;
+        }
+        Ok(())
+    }
+
+    /// Tell the tick of every thread state, when some thread's storage did not.
+    pub(super) fn fill_states(&mut self, kernel: &mut Kernel) -> Result<(), KernelError> {
+        if !std::mem::take(&mut self.states_wanted) {
+            return Ok(());
+        }
+        let Some(python) = &self.python else {
+            return Ok(());
+        };
+        for (thread, state) in people::all_states(&python.runtime, self.hold.memory()) {
+            kernel.set_state(self.pid, thread, state)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the kernel needs to be told of thread states one by one.
+pub(super) const fn lacks_ways(plan: &Plan) -> bool {
+    plan.state.n_hops == 0 && plan.state.holder_addr == 0
+}
