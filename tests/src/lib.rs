@@ -7,10 +7,12 @@
 pub mod folded;
 pub mod kinds;
 pub mod ledger;
+pub mod parked;
 pub mod privilege;
 pub mod profile;
 pub mod profiler;
 pub mod pythons;
+pub mod readme;
 pub mod rung;
 pub mod stolen;
 pub mod target;

@@ -1,22 +1,16 @@
 //! The commands as they are typed: what they write, what they say, how they end.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use serde::Deserialize;
 use serde_json::Value;
-use tempfile::TempDir;
 use tests::folded::Folded;
+use tests::parked::{Account, Parked, ThreadAccount, frames_of};
 use tests::profiler::{self, Running};
 use tests::pythons::{self, Python};
 use tests::rung::{self, Rung};
 use tests::target::{self, Target};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a file of each format must begin with.
 const BEGINNINGS: [(&str, &[u8]); 6] = [
@@ -32,103 +26,8 @@ fn at_the_kernel() -> Option<&'static Python> {
     rung::reached(Rung::Kernel).then(pythons::any).flatten()
 }
 
-/// A target that says one line of itself, after which all its threads block.
-struct Parked {
-    child: Child,
-    line: String,
-    _folder: TempDir,
-}
-
-impl Parked {
-    fn start(python: &Python, script: &str, arguments: &[&str]) -> Result<Self> {
-        let (folder, path) = target::lay_out(python, script)?;
-        let child = target::command(python, &path, arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let mut parked = Self {
-            child,
-            line: String::new(),
-            _folder: folder,
-        };
-        let stdout = parked.child.stdout.take().context("its stdout")?;
-        BufReader::new(stdout).read_line(&mut parked.line)?;
-        parked.wait_until_all_block()?;
-        Ok(parked)
-    }
-
-    fn pid(&self) -> String {
-        self.child.id().to_string()
-    }
-
-    /// The line is said a moment before the last threads block.
-    fn wait_until_all_block(&self) -> Result<()> {
-        let start = Instant::now();
-        loop {
-            let mut all = true;
-            let mut one_reads = false;
-            for task in std::fs::read_dir(format!("/proc/{}/task", self.pid()))? {
-                let syscall = std::fs::read_to_string(task?.path().join("syscall"))?;
-                all &= syscall.starts_with(|char: char| char.is_ascii_digit());
-                one_reads |= syscall.starts_with("0 0x0 ");
-            }
-            if all && one_reads {
-                return Ok(());
-            }
-            ensure!(start.elapsed() < PATIENCE, "threads that never block");
-            std::thread::yield_now();
-        }
-    }
-
-    fn dumped(&self) -> Result<Value> {
-        let finished = profiler::run(&["dump", "--json", "--pid", &self.pid()])?.success()?;
-        serde_json::from_str(&finished.stdout).context("what `dump --json` wrote")
-    }
-}
-
-impl Drop for Parked {
-    fn drop(&mut self) {
-        // It may be gone already, which is what is wanted.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// What `known_stacks.py` says of itself.
-#[derive(Deserialize)]
-struct Account {
-    own: u64,
-    threads: BTreeMap<u64, ThreadAccount>,
-}
-
-#[derive(Deserialize)]
-struct ThreadAccount {
-    name: String,
-    native_id: i64,
-    /// Name, base name of the file, line; leaf first.
-    stack: Vec<(String, String, u64)>,
-}
-
 fn threads_of(dump: &Value) -> Result<&Vec<Value>> {
     dump["threads"].as_array().context("no list of threads")
-}
-
-/// A thread's Python frames as the target names its own; leaf first.
-fn frames_of(thread: &Value) -> Vec<(String, String, u64)> {
-    let frames = thread["frames"].as_array().into_iter().flatten();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    frames
-        .filter(|frame| frame["kind"] == "python")
-        .map(|frame| {
-            let file = text(&frame["file"]);
-            let base = file.rsplit('/').next().unwrap_or_default().to_owned();
-            (
-                text(&frame["function"]),
-                base,
-                frame["line"].as_u64().unwrap_or(0),
-            )
-        })
-        .collect()
 }
 
 fn is_as_told(thread: &Value, account: &ThreadAccount, reads: bool, gil: &str) -> Result<()> {
@@ -143,16 +42,8 @@ fn is_as_told(thread: &Value, account: &ThreadAccount, reads: bool, gil: &str) -
     };
     ensure!(thread["reason"] == reason, "its reason");
     ensure!(thread["syscall"] == call, "its system call");
-    let (got, want) = (frames_of(thread), &account.stack);
-    if want.len() > 512 {
-        let kept = got.len() / 2;
-        ensure!(kept > 200, "only {} frames are kept", got.len());
-        ensure!(got[..kept] == want[..kept], "its leaf end");
-        let end = want.len() - kept;
-        ensure!(got[got.len() - kept..] == want[end..], "its root end");
-    } else {
-        ensure!(got == *want, "its frames are not {want:?}");
-    }
+    let frames = frames_of(thread);
+    ensure!(account.has(&frames), "its frames are not {account:?}");
     Ok(())
 }
 
@@ -160,7 +51,10 @@ fn dumps_are_what_the_target_says(python: &Python) -> Result<()> {
     let parked = Parked::start(python, "known_stacks.py", &[])?;
     let account: Account = serde_json::from_str(&parked.line).context(parked.line.clone())?;
     let dump = parked.dumped()?;
-    ensure!(dump["pid"] == parked.child.id(), "another process");
+    ensure!(
+        dump["pid"].as_u64() == parked.pid().parse().ok(),
+        "another process"
+    );
     ensure!(
         dump["python"] == *python.release,
         "Python {}",

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use ::tests::readme;
+use anyhow::{Result, ensure};
 
 use super::kernels::Kernel;
 use crate::cache;
@@ -183,28 +184,9 @@ pub(super) fn print(outcomes: &[Outcome], whole: bool) -> Result<()> {
         }
     }
     if whole && std::env::var_os("BLESS").is_some_and(|value| value == "1") {
-        bless(&table)?;
+        let place = cache::workspace_root().join("README.md");
+        readme::put(&place, "BLESS=1 cargo xtask test --vm", &table)?;
     }
-    Ok(())
-}
-
-/// What stands around the table in the README.
-const MARKS: [&str; 2] = [
-    "<!-- written by `BLESS=1 cargo xtask test --vm` -->\n",
-    "<!-- until here -->\n",
-];
-
-fn bless(table: &str) -> Result<()> {
-    let place = cache::workspace_root().join("README.md");
-    let text = fs::read_to_string(&place)?;
-    let marked = || {
-        let (before, rest) = text.split_once(MARKS[0])?;
-        let (_, after) = rest.split_once(MARKS[1])?;
-        Some(format!("{before}{}{table}{}{after}", MARKS[0], MARKS[1]))
-    };
-    let text = marked().context("README.md has no place for the table of kernels")?;
-    fs::write(&place, text)?;
-    eprintln!("the table is in {}", place.display());
     Ok(())
 }
 
