@@ -61,7 +61,7 @@ struct Key {
 }
 
 /// Where a sample belongs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// Its thread.
     pub thread: ThreadIndex,

@@ -3,10 +3,15 @@
 //! The scheduler counts that time exactly; looks, one each period, tell what the thread was doing
 //! in it. A stretch that lasts longer than any two looks are apart is met for certain, so it gets
 //! exactly its own length. Shorter ones are met by chance, and those that are met stand for those
-//! that are not: the more so, the less likely they were to be met. So the weights of a thread sum
-//! to what the scheduler counted, and no kind of stretch gains by being long or short.
+//! that are not: the more so, the less likely they were to be met. What a stretch stands for may not
+//! have been counted yet; then it is owed the rest, and paid at the end out of what is left. So the
+//! weights of a thread sum to what the scheduler counted, and no kind of stretch gains by being long
+//! or short.
+
+use std::hash::Hash;
 
 use profiler_common::account::Account;
+use rustc_hash::FxHashMap;
 
 use crate::words::{DurationNs, Generation, MonotonicNs};
 
@@ -84,8 +89,10 @@ impl Away {
 /// What has become of a stretch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
-    /// How much time its looks stand for.
+    /// How much time its looks stand for, as far as that was counted.
     pub(super) weight: Away,
+    /// How much they stand for in all, where the stretch was met by chance.
+    pub(super) due: Option<Away>,
     /// How long it lasted itself, where that is known.
     pub(super) length: Option<Away>,
 }
@@ -169,6 +176,7 @@ impl Absence {
         self.pool.0 = self.pool.0.saturating_add_unsigned(fresh.blocked);
         self.pool.1 = self.pool.1.saturating_add_unsigned(fresh.runnable);
         let open = self.open.take()?;
+        let mut due = None;
         let weight = match length {
             Some(length)
                 if open.met == Meeting::Preempted || chance(length.sum(), period) >= 1.0 =>
@@ -178,19 +186,37 @@ impl Absence {
                 length
             }
             None if open.met == Meeting::Preempted => Away::default(),
-            _ if open.met == Meeting::Runnable => Away {
-                blocked: 0,
-                runnable: share(&mut self.pool.1, length.map(|l| l.runnable), period),
-            },
-            _ => Away {
-                blocked: share(&mut self.pool.0, length.map(|l| l.blocked), period),
-                runnable: 0,
-            },
+            _ if open.met == Meeting::Runnable => {
+                let (all, got) = share(&mut self.pool.1, length.map(|l| l.runnable), period);
+                due = Some(Away {
+                    blocked: 0,
+                    runnable: all,
+                });
+                Away {
+                    blocked: 0,
+                    runnable: got,
+                }
+            }
+            _ => {
+                let (all, got) = share(&mut self.pool.0, length.map(|l| l.blocked), period);
+                due = Some(Away {
+                    blocked: all,
+                    runnable: 0,
+                });
+                Away {
+                    blocked: got,
+                    runnable: 0,
+                }
+            }
         };
-        Some(Stretch { weight, length })
+        Some(Stretch {
+            weight,
+            due,
+            length,
+        })
     }
 
-    /// What was counted and met by no look, at the end.
+    /// What was counted and not handed out, at the end.
     pub(super) fn rest(&mut self) -> Away {
         Away {
             blocked: drain(&mut self.pool.0),
@@ -199,19 +225,17 @@ impl Absence {
     }
 }
 
-/// What a stretch that was met by chance takes from the pool: what it stands for by itself, and of
-/// what is left, the more, the more chance there was in it. Without its length, all.
-fn share(pool: &mut i64, length: Option<u64>, period: DurationNs) -> u64 {
+/// What a stretch that was met by chance stands for, and what of that the pool has. Without its
+/// length, it is all there is.
+fn share(pool: &mut i64, length: Option<u64>, period: DurationNs) -> (u64, u64) {
     let Some(length) = length.filter(|length| *length > 0) else {
-        return drain(pool);
+        let all = drain(pool);
+        return (all, all);
     };
-    let held = u64::try_from(*pool).unwrap_or(0);
-    let chance = chance(length, period);
-    let own = length as f64 / chance;
-    let taken = own + (1.0 - chance).powi(2) * (held as f64 - own);
-    let taken = (taken.max(0.0) as u64).min(held);
-    *pool = pool.saturating_sub_unsigned(taken);
-    taken
+    let due = (length as f64 / chance(length, period)) as u64;
+    let got = due.min(u64::try_from(*pool).unwrap_or(0));
+    *pool = pool.saturating_sub_unsigned(got);
+    (due, got)
 }
 
 /// What a pool holds; a debt stays.
@@ -222,6 +246,61 @@ fn drain(pool: &mut i64) -> u64 {
             all
         }
         Err(_) => 0,
+    }
+}
+
+/// What stretches met by chance stand for and did not get, by what they were met in.
+#[derive(Clone, Debug)]
+pub(super) struct Debts<K> {
+    /// What is owed, and what they stand for in all.
+    by_kind: FxHashMap<K, (u64, u64)>,
+}
+
+/// A thread is met in so many different ways at most; what is owed to others is lost to those.
+const MAX_KINDS: usize = 1 << 12;
+
+impl<K> Default for Debts<K> {
+    fn default() -> Self {
+        Self {
+            by_kind: FxHashMap::default(),
+        }
+    }
+}
+
+impl<K: Copy + Eq + Hash> Debts<K> {
+    /// A stretch of this kind stands for `due` and got `got`.
+    pub(super) fn note(&mut self, kind: K, due: u64, got: u64) {
+        if self.by_kind.len() >= MAX_KINDS && !self.by_kind.contains_key(&kind) {
+            return;
+        }
+        let owed = self.by_kind.entry(kind).or_default();
+        owed.0 = owed.0.saturating_add(due.saturating_sub(got));
+        owed.1 = owed.1.saturating_add(due);
+    }
+
+    /// Hand out what is left: by what is owed, or where nothing is, by what they stand for. It sums
+    /// to `left`; nothing is handed out when nobody was met by chance.
+    pub(super) fn pay(&self, left: u64, mut hand_out: impl FnMut(K, u64)) {
+        let sum = |part: fn(&(u64, u64)) -> u64| -> u128 {
+            self.by_kind.values().map(|it| u128::from(part(it))).sum()
+        };
+        let (owed, stands_for) = (sum(|it| it.0), sum(|it| it.1));
+        let all = if owed > 0 { owed } else { stands_for };
+        if all == 0 {
+            return;
+        }
+        let (mut before, mut handed) = (0_u128, 0_u64);
+        for (kind, (its_debt, its_all)) in &self.by_kind {
+            before += u128::from(if owed > 0 { *its_debt } else { *its_all });
+            let until = u64::try_from(u128::from(left) * before / all).unwrap_or(left);
+            hand_out(*kind, until - handed);
+            handed = until;
+        }
+    }
+
+    /// Whether anybody was met by chance.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_kind.values().all(|it| it.1 == 0)
     }
 }
 

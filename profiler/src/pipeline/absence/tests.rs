@@ -70,6 +70,12 @@ impl Life {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut weights = vec![0; places + 1];
         let mut absence = Absence::default();
+        let mut debts = [Debts::default(), Debts::default()];
+        let mut note = |over: &Stretch, place: usize| {
+            let Some(due) = over.due else { return };
+            debts[0].note(place, due.blocked, over.weight.blocked);
+            debts[1].note(place, due.runnable, over.weight.runnable);
+        };
         let (mut met, mut marked, mut time) = (None, 0, 0);
         let mut generation = 0;
         let end = self.length();
@@ -81,6 +87,7 @@ impl Life {
                     && let Some(place) = met.take()
                 {
                     weights[place] += over.weight.sum();
+                    note(&over, place);
                 }
                 if let Some(place) = place {
                     let runnable = account.off_state == 0 || account.woken_ns != 0;
@@ -100,8 +107,15 @@ impl Life {
         let last = absence.settle(&account, Some(MonotonicNs(end)), EACH);
         if let (Some(over), Some(place)) = (last, met) {
             weights[place] += over.weight.sum();
+            note(&over, place);
         }
-        weights[places] = absence.rest().sum();
+        let rest = absence.rest();
+        for (debts, left) in debts.iter().zip([rest.blocked, rest.runnable]) {
+            if debts.is_empty() {
+                weights[places] += left;
+            }
+            debts.pay(left, |place, weight| weights[place] += weight);
+        }
         weights
     }
 
@@ -150,6 +164,33 @@ fn weights_sum_to_the_account_and_favour_nobody() {
                 "{name}: place {place} has {share}"
             );
         }
+    }
+}
+
+/// Regression: of many waits a few that were very short, once they were met, got all the time of
+/// those that no look had met.
+#[test]
+fn few_short_stretches_do_not_stand_for_longer_ones() {
+    let mixed: Vec<_> = (0..10_000)
+        .flat_map(|_| [(MS, 9 * MS, 0, 0), (MS, MS / 10, 0, 1)])
+        .collect();
+    let life = Life::new(mixed);
+    let truth = life.truth(2);
+    for seed in 0..5 {
+        let weights = life.weights(2, seed);
+        assert_eq!(weights.iter().sum::<u64>(), truth.iter().sum::<u64>());
+        let share = |place: usize| weights[place] as f64 / truth[place] as f64;
+        assert!(
+            (0.99..1.01).contains(&share(0)),
+            "long ones have {}",
+            share(0)
+        );
+        // A hundred of them are met.
+        assert!(
+            (0.6..1.4).contains(&share(1)),
+            "short ones have {}",
+            share(1)
+        );
     }
 }
 

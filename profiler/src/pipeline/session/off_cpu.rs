@@ -11,14 +11,14 @@ use rustc_hash::FxHashMap;
 
 use super::{Kit, member::Member, plans::Python};
 use crate::{
-    aggregate::ThreadIndex,
+    aggregate::{Place, ThreadIndex},
     pipeline::{
-        absence::{Absence, Meeting},
+        absence::{Absence, Debts, Meeting},
         people::{self, Stranger},
         sampler::futex_of,
         stacks::{self, ChainId},
     },
-    sample::{FramesFrom, Gc, Gil, Handling, Wait},
+    sample::{Activity, FramesFrom, Gc, Gil, Handling, Wait},
     source::{Accounts, Slot},
     stack::StackId,
     target::{FdKind, TaskState, wait_of},
@@ -48,11 +48,23 @@ struct Met {
 }
 
 /// A thread that was off the CPU at some look.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Sleeper {
     thread: ThreadIndex,
     absence: Absence,
     met: Option<Met>,
+    /// What looks by chance are owed, blocked and runnable.
+    debts: [Debts<Kind>; 2],
+}
+
+/// What makes two looks the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Kind {
+    place: Place,
+    activity: Activity,
+    gil: Gil,
+    gc: Gc,
+    handling: Handling,
 }
 
 impl Sleeper {
@@ -61,6 +73,7 @@ impl Sleeper {
             thread,
             absence: Absence::default(),
             met: None,
+            debts: <[Debts<Kind>; 2]>::default(),
         }
     }
 }

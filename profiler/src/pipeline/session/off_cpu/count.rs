@@ -2,7 +2,7 @@
 
 use profiler_common::account::Account;
 
-use super::Sleeper;
+use super::{Kind, Sleeper};
 use crate::{
     aggregate::Place,
     pipeline::{
@@ -65,6 +65,23 @@ impl Member {
             ),
             (Activity::Runnable, runnable_looks, runnable, end + runnable),
         ];
+        if let Some(due) = over.due {
+            let kind = |activity| Kind {
+                place: Place {
+                    thread,
+                    stack: met.stack,
+                    frames_from: met.frames_from,
+                    behind: met.behind,
+                },
+                activity,
+                gil: met.gil,
+                gc: met.gc,
+                handling: met.handling,
+            };
+            let [of_blocked, of_runnable] = &mut sleeper.debts;
+            of_blocked.note(kind(Activity::Blocked(met.wait)), due.blocked, blocked);
+            of_runnable.note(kind(Activity::Runnable), due.runnable, runnable);
+        }
         let mut walked = met.frames_from == FramesFrom::User;
         for (activity, looks, weight, time) in parts {
             // The first look walked; at the others the thread had not run since.
@@ -147,13 +164,40 @@ impl Member {
         self.count_rest(kit, tid, on_cpu, now);
     }
 
-    /// What was counted for a thread and met by no look and no tick.
+    /// What was counted for a thread and not yet handed out: what its looks are owed, and what no
+    /// look and no tick met.
     fn count_rest(&mut self, kit: &mut Kit, tid: Tid, on_cpu: DurationNs, now: MonotonicNs) {
         let Some(sleeper) = self.off.sleepers.get_mut(&tid) else {
             return;
         };
         let thread = sleeper.thread;
-        let Away { blocked, runnable } = sleeper.absence.rest();
+        let Away {
+            mut blocked,
+            mut runnable,
+        } = sleeper.absence.rest();
+        let mut paid = Vec::new();
+        for (debts, left) in sleeper.debts.iter().zip([&mut blocked, &mut runnable]) {
+            debts.pay(*left, |kind, weight| paid.push((kind, weight)));
+            if !debts.is_empty() {
+                *left = 0;
+            }
+        }
+        for (kind, weight) in paid.into_iter().filter(|(_, weight)| *weight > 0) {
+            let sample = Sample {
+                time: now,
+                pid: self.pid,
+                tid,
+                cpu: None,
+                ticks: 0,
+                weight: DurationNs(weight),
+                activity: kind.activity,
+                gil: kind.gil,
+                gc: kind.gc,
+                handling: kind.handling,
+                generation: Generation(0),
+            };
+            kit.builder.add(kind.place, &sample);
+        }
         let stack = stacks::between_looks(&mut kit.builder);
         for (activity, weight) in [
             (Activity::OnCpu, self.people.unweighed(tid, on_cpu).0),
