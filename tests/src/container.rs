@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use nix::unistd::Pid;
@@ -26,6 +27,17 @@ pub fn around(levels: usize, root: &Path) -> Vec<String> {
         format!("--mount-proc={}", proc.display()),
     ];
     (0..levels).flat_map(|_| one.clone()).collect()
+}
+
+/// Whether there can be any here: some kernels give no user namespaces, and none in a `chroot`.
+#[must_use]
+pub fn can_be() -> bool {
+    let words = around(1, Path::new("/"));
+    let tried = Command::new(&words[0])
+        .args(&words[1..])
+        .arg("true")
+        .output();
+    tried.is_ok_and(|output| output.status.success())
 }
 
 /// The same for a program that needs the machine's own privileges: no users of its own.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 /// The accounts of one run.
@@ -201,6 +201,38 @@ pub struct Cost {
 }
 
 impl Ledger {
+    /// Checks what must hold of every run of whatever processes.
+    ///
+    /// # Errors
+    ///
+    /// Which sum is not what it should be.
+    pub fn balances(&self) -> Result<()> {
+        ensure!(
+            self.ticks + self.looks == self.samples + self.lost(),
+            "ticks {} and looks {} are not samples {} and losses {:?}",
+            self.ticks,
+            self.looks,
+            self.samples,
+            self.losses
+        );
+        for fault in ["unaccounted", "malformed", "unknown_process"] {
+            let lost = self.losses.get(fault).copied().unwrap_or(0);
+            ensure!(lost == 0, "{lost} ticks are lost as `{fault}`");
+        }
+        let of_processes: u64 = self.processes.iter().map(|it| it.samples).sum();
+        let of_threads: u64 = self.threads.iter().map(|it| it.samples).sum();
+        ensure!(
+            (of_processes, of_threads) == (self.samples, self.samples),
+            "{of_processes} samples of processes and {of_threads} of threads: {self:?}"
+        );
+        ensure!(
+            self.contradictions == 0,
+            "{} contradictions",
+            self.contradictions
+        );
+        Ok(())
+    }
+
     /// Reads a ledger's file.
     ///
     /// # Errors

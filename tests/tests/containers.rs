@@ -21,6 +21,10 @@ fn interpreters() -> Vec<&'static Python> {
     if !rung::reached(Rung::Kernel) {
         return Vec::new();
     }
+    if !container::can_be() {
+        rung::leave_out("this machine gives nobody a user namespace of their own");
+        return Vec::new();
+    }
     let all = pythons::required();
     let elsewhere = all.iter().rfind(|python| python.root.is_some());
     if elsewhere.is_none() {

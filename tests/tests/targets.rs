@@ -44,6 +44,39 @@ fn check_once(python: &Python, script: &str, arguments: &[&str], measured: &[&st
     Ok(())
 }
 
+/// Those that are several processes.
+fn families(python: &Python) -> Result<()> {
+    let ways = [
+        ("prefork", 4),
+        ("spawn", 2),
+        ("chain", 1),
+        ("orphan", 1),
+        ("thread_exec", 1),
+        ("thread_fork", 1),
+    ];
+    for (way, size) in ways {
+        let mut family = Target::start(python, "family.py", &[way, "0.01"])?;
+        family.tell("go")?;
+        let said = family.expect("done")?["family"].take();
+        let members = said.as_array().map(Vec::len);
+        ensure!(members == Some(size), "{way}: {said}");
+    }
+
+    let mut children = Target::start(python, "children.py", &["4", "50", "0.03", "0.01"])?;
+    children.tell("warm up")?;
+    children.expect("running")?;
+    children.tell("go")?;
+    let said = children.expect("done")?["children"].take();
+    ensure!(said.as_array().map(Vec::len) == Some(4), "{said}");
+
+    let mut crowd = Target::start(python, "crowd.py", &["3"])?;
+    crowd.tell("go")?;
+    crowd.expect("running")?;
+    crowd.tell("end")?;
+    crowd.expect("done")?;
+    Ok(())
+}
+
 fn all_of(python: &Python) -> Result<()> {
     check(python, "short_calls.py", &["4"]).context("short_calls")?;
     check(python, "spin.py", &["1"]).context("spin at 1")?;
@@ -98,6 +131,8 @@ fn all_of(python: &Python) -> Result<()> {
         let units = pipe.expect("work")?["units"].clone();
         ensure!(units == 10, "{kind}: {units} units");
     }
+
+    families(python)?;
 
     let mut gaps = Target::start_gap_meter(python)?;
     gaps.tell("0.01")?;

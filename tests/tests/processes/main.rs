@@ -6,7 +6,6 @@
 mod modes;
 
 use std::collections::BTreeMap;
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -16,7 +15,7 @@ use tests::profiler::{Finished, Running};
 use tests::pythons::{self, Python};
 use tests::rung::{self, Rung};
 use tests::stolen::stolen_s;
-use tests::target::{self, Target};
+use tests::target::Target;
 
 const FAST: [&str; 3] = ["--subprocesses", "-r", "999"];
 
@@ -35,34 +34,6 @@ struct Worker {
     pid: i64,
     role: String,
     cpu_s: f64,
-}
-
-/// What must hold of every run.
-fn balance(ledger: &Ledger) -> Result<()> {
-    ensure!(
-        ledger.ticks + ledger.looks == ledger.samples + ledger.lost(),
-        "ticks {} and looks {} are not samples {} and losses {:?}",
-        ledger.ticks,
-        ledger.looks,
-        ledger.samples,
-        ledger.losses
-    );
-    for fault in ["unaccounted", "malformed", "unknown_process"] {
-        let lost = ledger.losses.get(fault).copied().unwrap_or(0);
-        ensure!(lost == 0, "{lost} ticks are lost as `{fault}`");
-    }
-    let of_processes: u64 = ledger.processes.iter().map(|it| it.samples).sum();
-    let of_threads: u64 = ledger.threads.iter().map(|it| it.samples).sum();
-    ensure!(
-        (of_processes, of_threads) == (ledger.samples, ledger.samples),
-        "{of_processes} samples of processes and {of_threads} of threads: {ledger:?}"
-    );
-    ensure!(
-        ledger.contradictions == 0,
-        "{} contradictions",
-        ledger.contradictions
-    );
-    Ok(())
 }
 
 fn scheduled_s(process: &Process) -> Result<f64> {
@@ -92,7 +63,7 @@ fn check_family(
     stolen_s: f64,
 ) -> Result<()> {
     let ledger = finished.ledger()?;
-    balance(&ledger)?;
+    ledger.balances()?;
     let folded = finished.folded()?;
     for (worker, row) in family.iter().zip(rows(&ledger, family)?) {
         let scheduled = scheduled_s(row)?;
@@ -188,7 +159,7 @@ fn a_thread_that_replaced_the_program_keeps_its_account() -> Result<()> {
         anyhow::bail!("{family:?}");
     };
     let ledger = finished.ledger()?;
-    balance(&ledger)?;
+    ledger.balances()?;
     let [row] = rows(&ledger, &family)?[..] else {
         anyhow::bail!("no row");
     };
@@ -247,7 +218,7 @@ fn fifty_children_of_300_ms_a_second_are_named_and_have_their_shares() -> Result
     let children: Vec<Child> = serde_json::from_value(said["children"].take())?;
     let finished = profiler.finish()?.success()?;
     let ledger = finished.ledger()?;
-    balance(&ledger)?;
+    ledger.balances()?;
     ensure!(children.len() == 150, "{} children", children.len());
     // Those of the warm-up and their parent are there too.
     ensure!(ledger.processes.len() == 153, "{:?}", ledger.processes);
@@ -297,62 +268,6 @@ fn named(folded: &Folded) -> Result<()> {
 }
 
 #[test]
-fn the_run_ends_with_the_last_process_and_the_commands_own_status() -> Result<()> {
-    let Some(python) = any() else {
-        return Ok(());
-    };
-    let (_folder, script) = target::lay_out(python, "family.py")?;
-    let family = target::command(python, &script, &["orphan"]);
-    let check = |line: &str, arguments: &[&str], status: i32, processes: usize| -> Result<()> {
-        let mut words = vec!["-c".to_owned(), line.to_owned(), "sh".to_owned()];
-        words.push(family.get_program().to_string_lossy().into_owned());
-        words.extend(
-            family
-                .get_args()
-                .map(|it| it.to_string_lossy().into_owned()),
-        );
-        let mut command = Command::new("sh");
-        command.args(words);
-        let finished = Running::of(&command, arguments)?.finish()?;
-        ensure!(
-            finished.status.code() == Some(status),
-            "{:?}: {}",
-            finished.status,
-            finished.stderr
-        );
-        let ledger = finished.ledger()?;
-        balance(&ledger)?;
-        let ended = ledger.processes.iter().filter(|it| it.ended_s.is_some());
-        ensure!(ended.count() == processes, "{:?}", ledger.processes);
-        Ok(())
-    };
-    // The shell leaves its Python behind, which makes a child, which makes another.
-    check(r#""$@" >/dev/null & exit 7"#, &FAST, 7, 4)?;
-    check(r#""$@" >/dev/null; exit 5"#, &FAST, 5, 4)?;
-    Ok(())
-}
-
-#[test]
-fn children_are_nobody_where_they_are_not_asked_for() -> Result<()> {
-    let Some(python) = any() else {
-        return Ok(());
-    };
-    let mut target = Target::start(python, "family.py", &["prefork"])?;
-    let mut profiler = Running::on(target.pid(), &["-r", "999"])?;
-    profiler.attached()?;
-    target.tell("go")?;
-    target.expect("done")?;
-    let finished = profiler.finish()?.success()?;
-    let ledger = finished.ledger()?;
-    balance(&ledger)?;
-    ensure!(ledger.processes.len() == 1, "{:?}", ledger.processes);
-    for role in ["first", "second", "third", "late"] {
-        ensure!(finished.folded()?.with(role) == 0, "`{role}` has samples");
-    }
-    Ok(())
-}
-
-#[test]
 fn several_processes_are_profiled_until_the_last_has_ended() -> Result<()> {
     let Some(python) = any() else {
         return Ok(());
@@ -377,7 +292,7 @@ fn several_processes_are_profiled_until_the_last_has_ended() -> Result<()> {
     two.kill()?;
     let finished = profiler.finish()?.success()?;
     let ledger = finished.ledger()?;
-    balance(&ledger)?;
+    ledger.balances()?;
     let pids = [one.pid(), two.pid()].map(|pid| i64::from(pid.as_raw()));
     for (row, pid) in ledger.processes.iter().zip(pids) {
         ensure!(row.pid == pid, "{:?}", ledger.processes);
@@ -397,41 +312,5 @@ fn several_processes_are_profiled_until_the_last_has_ended() -> Result<()> {
             "{text}"
         );
     }
-    Ok(())
-}
-
-#[test]
-fn children_for_whom_there_is_no_room_are_counted() -> Result<()> {
-    let Some(python) = any() else {
-        return Ok(());
-    };
-    const ROOM: u64 = 1024;
-    let count = ROOM + 100;
-    let mut target = Target::start(python, "crowd.py", &[&count.to_string()])?;
-    let mut profiler = Running::on(target.pid(), &["--subprocesses", "-r", "499"])?;
-    profiler.attached()?;
-    target.tell("go")?;
-    target.expect("running")?;
-    target.tell("end")?;
-    target.expect("done")?;
-    target.tell("end")?;
-    let finished = profiler.finish()?.success()?;
-    let ledger = finished.ledger()?;
-    balance(&ledger)?;
-    ensure!(
-        ledger.not_followed == count + 1 - ROOM,
-        "{}",
-        ledger.not_followed
-    );
-    ensure!(
-        ledger.processes.len() as u64 == ROOM,
-        "{}",
-        ledger.processes.len()
-    );
-    ensure!(
-        finished.stderr.contains("101 children were not followed"),
-        "{}",
-        finished.stderr
-    );
     Ok(())
 }

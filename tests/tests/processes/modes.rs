@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use tests::profile::Entry;
 
-use super::{END_S, SHARE, any, balance, rows, watch};
+use super::{END_S, SHARE, any, rows, watch};
 
 #[test]
 fn in_wall_mode_every_process_lives_its_whole_life() -> Result<()> {
@@ -12,7 +12,7 @@ fn in_wall_mode_every_process_lives_its_whole_life() -> Result<()> {
     };
     let (finished, family, _) = watch(python, "prefork", &["--subprocesses", "-m", "wall"])?;
     let ledger = finished.ledger()?;
-    balance(&ledger)?;
+    ledger.balances()?;
     for row in rows(&ledger, &family)? {
         let threads = ledger.threads.iter().filter(|it| it.pid == row.pid);
         let (mut lived, mut sampled, mut counted) = (0, 0, 0);
@@ -41,7 +41,7 @@ fn in_offcpu_mode_children_say_what_they_waited_for() -> Result<()> {
     };
     let (finished, family, _) = watch(python, "prefork", &["--subprocesses", "-m", "offcpu"])?;
     let ledger = finished.ledger()?;
-    balance(&ledger)?;
+    ledger.balances()?;
     let profile = finished.profile()?;
     for worker in &family {
         let thread = ledger.thread(worker.pid).context("no such thread")?;
@@ -75,7 +75,7 @@ fn in_gil_mode_each_child_holds_its_own() -> Result<()> {
     };
     let arguments = ["--subprocesses", "-m", "gil", "-r", "999"];
     let (finished, family, stolen) = watch(python, "prefork", &arguments)?;
-    balance(&finished.ledger()?)?;
+    finished.ledger()?.balances()?;
     let profile = finished.profile()?;
     for worker in &family {
         let holds = |entry: &Entry| entry.state == "on_cpu" && entry.gil == "holds";

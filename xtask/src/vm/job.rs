@@ -25,6 +25,7 @@ const JUDGE_TIME: &[&str] = &[
     "collects",
     "cost",
     "off_cpu",
+    "processes",
     "switching",
     "truth",
     "wall",
