@@ -187,7 +187,12 @@ impl Absence {
             }
             None if open.met == Meeting::Preempted => Away::default(),
             _ if open.met == Meeting::Runnable => {
-                let (all, got) = share(&mut self.pool.1, length.map(|l| l.runnable), period);
+                let (all, got) = share(
+                    &mut self.pool.1,
+                    fresh.runnable,
+                    length.map(|l| l.runnable),
+                    period,
+                );
                 due = Some(Away {
                     blocked: 0,
                     runnable: all,
@@ -198,7 +203,12 @@ impl Absence {
                 }
             }
             _ => {
-                let (all, got) = share(&mut self.pool.0, length.map(|l| l.blocked), period);
+                let (all, got) = share(
+                    &mut self.pool.0,
+                    fresh.blocked,
+                    length.map(|l| l.blocked),
+                    period,
+                );
                 due = Some(Away {
                     blocked: all,
                     runnable: 0,
@@ -225,14 +235,13 @@ impl Absence {
     }
 }
 
-/// What a stretch that was met by chance stands for, and what of that the pool has. Without its
-/// length, it is all there is.
-fn share(pool: &mut i64, length: Option<u64>, period: DurationNs) -> (u64, u64) {
-    let Some(length) = length.filter(|length| *length > 0) else {
-        let all = drain(pool);
-        return (all, all);
+/// What a stretch that was met by chance stands for, and what of that the pool has. Where its length
+/// is not known it is somewhere in what was counted since the look before.
+fn share(pool: &mut i64, fresh: u64, length: Option<u64>, period: DurationNs) -> (u64, u64) {
+    let due = match length {
+        Some(length) if length > 0 => (length as f64 / chance(length, period)) as u64,
+        _ => fresh,
     };
-    let due = (length as f64 / chance(length, period)) as u64;
     let got = due.min(u64::try_from(*pool).unwrap_or(0));
     *pool = pool.saturating_sub_unsigned(got);
     (due, got)
