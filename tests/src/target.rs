@@ -20,6 +20,10 @@ use crate::pythons::Python;
 
 /// The target programs that run from a file, and what they share, as they are in `tests/targets`.
 const SCRIPTS: &[(&str, &str)] = &[
+    (
+        "absent_pages.py",
+        include_str!("../targets/absent_pages.py"),
+    ),
     ("truth.py", include_str!("../targets/truth.py")),
     (
         "blocked_threads.py",

@@ -99,7 +99,7 @@ impl Case<'_> {
         let known = self.seconds(|entry| waits(entry) && behind(entry).is_some());
         let right = self.seconds(|entry| waits(entry) && behind(entry) == Some(self.spinner));
         ensure!(
-            known >= 0.8 * all && right >= 0.95 * known,
+            known >= 0.8 * all && right >= 0.85 * known,
             "{known:.3} s behind somebody, {right:.3} s behind the spinner: {told}"
         );
         Ok(())

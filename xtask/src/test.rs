@@ -90,8 +90,6 @@ pub(crate) fn build(release: bool) -> Result<PathBuf> {
 pub(crate) struct TestProgram {
     /// Its name: that of its file in `tests/tests`, or of the folder.
     pub(crate) name: String,
-    /// The file it was built from.
-    pub(crate) source: PathBuf,
     /// What runs it.
     pub(crate) executable: PathBuf,
 }
@@ -104,7 +102,6 @@ pub(crate) fn build_tests() -> Result<Vec<TestProgram>> {
         Some(TestProgram {
             executable: message["executable"].as_str()?.into(),
             name: message["target"]["name"].as_str()?.to_owned(),
-            source: message["target"]["src_path"].as_str()?.into(),
         })
     };
     Ok(artifacts(cargo)?.iter().filter_map(program).collect())

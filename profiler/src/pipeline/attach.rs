@@ -96,7 +96,9 @@ fn mapped_files(maps: &Maps) -> Vec<MappedFile> {
             end: mapping.end,
             file_offset: mapping.offset,
             executable: mapping.perms.execute,
-            writable: mapping.perms.write,
+            // A loader maps an image's data privately. Of what is shared, a look would even bring pages
+            // into being, or wait for whoever is to bring them.
+            writable: mapping.perms.write && !mapping.perms.shared,
             inode: mapping.inode,
         })
         .collect()

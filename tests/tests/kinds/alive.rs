@@ -78,6 +78,23 @@ fn a_process_whose_first_thread_has_ended_is_alive() -> Result<()> {
     })
 }
 
+/// Regression: the search for the interpreter waited for ever for a page of shared memory.
+#[test]
+fn memory_whose_pages_never_come_is_not_waited_for() -> Result<()> {
+    on_every_python(|python| {
+        let mut target = Target::start(python, "absent_pages.py", &[])?;
+        if target.ready()["absent"] != true {
+            rung::leave_out("this machine has no memory whose pages another brings");
+            return Ok(());
+        }
+        let dump = dumped(&target.pid().to_string(), with_all_rights)?;
+        ensure!(!functions(&dump, "MainThread")?.is_empty(), "{dump}");
+        target.tell("go")?;
+        target.done()?;
+        Ok(())
+    })
+}
+
 /// And it is over when its last thread is: the profile is written, and says so.
 #[test]
 fn the_end_of_a_process_whose_first_thread_has_ended_is_seen() -> Result<()> {

@@ -16,20 +16,10 @@ use crate::test::TestProgram;
 /// interpreter's layout does not depend on the kernel.
 const MINORS: &[(u8, u8)] = &[(3, 8), (3, 12), (3, 15)];
 
-/// Programs of tests that judge shares of time, costs or how often something is met: an emulated
-/// machine's clocks do not allow that.
-const JUDGE_TIME: &[&str] = &[
-    "aliasing",
-    "books",
-    "churn",
-    "collects",
-    "cost",
-    "off_cpu",
-    "processes",
-    "switching",
-    "truth",
-    "wall",
-];
+/// The programs of tests that run there: that all loads, ticks, walks, writes and follows. The others
+/// judge shares of time or how often something is met, or take hours: an emulated machine is some ten
+/// times slower, and its clocks do not allow that.
+const PROGRAMS: &[&str] = &["bad_input", "commands", "kernels", "lineage"];
 
 /// How many times as long as usual an emulated machine may take.
 const PATIENCE: &str = "10";
@@ -46,18 +36,13 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Of all the programs those with a test that needs a kernel.
+    /// Of all the programs those that run there.
     pub(super) fn new(binary: PathBuf, programs: Vec<TestProgram>, filters: &[String]) -> Self {
-        let needs_kernel = |program: &TestProgram| {
-            let source = fs::read_to_string(&program.source).unwrap_or_default();
-            source.contains("Rung::Kernel")
-        };
         Self {
             binary,
             programs: programs
                 .into_iter()
-                .filter(|program| !JUDGE_TIME.contains(&program.name.as_str()))
-                .filter(needs_kernel)
+                .filter(|program| PROGRAMS.contains(&program.name.as_str()))
                 .collect(),
             filters: filters.to_vec(),
         }
