@@ -19,7 +19,8 @@ use crate::{
 #[repr(C)]
 pub struct Context {
     _meta: *mut c_void,
-    task: *mut aya_ebpf::bindings::task_struct,
+    /// Not of its own type: in the object's BTF that would be there twice, in an order of chance.
+    task: *mut c_void,
 }
 
 /// Entry: one task of the system.
@@ -30,7 +31,7 @@ pub fn visit(context: *mut Context) {
     if task.is_null() || SETTINGS.load().flags & LOOK_OFF_CPU == 0 {
         return;
     }
-    let task = Task::from_argument(task);
+    let task = Task::from_argument(task.cast());
     let tgid = task.tgid();
     // SAFETY: see `tick::tick`.
     let Some(plan) = (unsafe { PLANS.get(&tgid) }) else {
