@@ -65,11 +65,14 @@ fn a_process_whose_first_thread_has_ended_is_alive() -> Result<()> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
         ensure!(stat.contains(") Z "), "its first thread lives: {stat}");
         for way in [with_all_rights as Way, with_few_rights] {
-            let dump = dumped(&pid, way)?;
-            let spins = functions(&dump, "spin_when_told")?;
-            ensure!(spins.contains(&"spin".to_owned()), "{dump}");
-            let reads = functions(&dump, "read")?;
-            ensure!(reads.contains(&"read".to_owned()), "{dump}");
+            // It has said that the other may spin; where there is no GIL, neither waits for that.
+            wait_until(|| {
+                let dump = dumped(&pid, way)?;
+                let is_in = |thread: &str, function: &str| -> Result<bool> {
+                    Ok(functions(&dump, thread)?.contains(&function.to_owned()))
+                };
+                Ok(is_in("spin_when_told", "spin")? && is_in("read", "read")?)
+            })?;
         }
         is_profiled(target.pid(), "spin")?;
         target.tell("stop")?;
