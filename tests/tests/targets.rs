@@ -55,6 +55,10 @@ fn families(python: &Python) -> Result<()> {
         ("thread_fork", 1),
     ];
     for (way, size) in ways {
+        // A small root need not have a shell.
+        if way == "chain" && !python.root().join("bin/sh").exists() {
+            continue;
+        }
         let mut family = Target::start(python, "family.py", &[way, "0.01"])?;
         family.tell("go")?;
         let said = family.expect("done")?["family"].take();
