@@ -9,13 +9,15 @@ import threading
 
 from truth import command, ready, say
 
-# A second interpreter takes source alone, so the spinners are source in both.
+# A second interpreter takes source alone, so the spinners are source in both. A turn is longer than
+# the interval after which the GIL is asked for: where it changes hands more often, nobody asks, and
+# the main thread may wait for minutes.
 SPIN = """
 import os, threading
 def spin():
     os.write(%d, b"%%d %%d\\n" %% (threading.get_native_id(), threading.get_ident()))
     while not os.path.exists(%r):
-        for _ in range(100000):
+        for _ in range(3000000):
             pass
 threads = [threading.Thread(target=spin) for _ in range(2)]
 for thread in threads:
