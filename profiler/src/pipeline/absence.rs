@@ -39,6 +39,20 @@ pub(super) struct Away {
 }
 
 impl Away {
+    const fn blocked(blocked: u64) -> Self {
+        Self {
+            blocked,
+            runnable: 0,
+        }
+    }
+
+    const fn runnable(runnable: u64) -> Self {
+        Self {
+            blocked: 0,
+            runnable,
+        }
+    }
+
     fn sum(self) -> u64 {
         self.blocked.saturating_add(self.runnable)
     }
@@ -186,37 +200,24 @@ impl Absence {
                 length
             }
             None if open.met == Meeting::Preempted => Away::default(),
-            _ if open.met == Meeting::Runnable => {
-                let (all, got) = share(
-                    &mut self.pool.1,
-                    fresh.runnable,
-                    length.map(|l| l.runnable),
-                    period,
-                );
-                due = Some(Away {
-                    blocked: 0,
-                    runnable: all,
-                });
-                Away {
-                    blocked: 0,
-                    runnable: got,
-                }
-            }
             _ => {
-                let (all, got) = share(
-                    &mut self.pool.0,
-                    fresh.blocked,
-                    length.map(|l| l.blocked),
-                    period,
-                );
-                due = Some(Away {
-                    blocked: all,
-                    runnable: 0,
-                });
-                Away {
-                    blocked: got,
-                    runnable: 0,
-                }
+                let (pool, fresh, length, part): (_, _, _, fn(u64) -> Away) = match open.met {
+                    Meeting::Runnable => (
+                        &mut self.pool.1,
+                        fresh.runnable,
+                        length.map(|length| length.runnable),
+                        Away::runnable,
+                    ),
+                    _ => (
+                        &mut self.pool.0,
+                        fresh.blocked,
+                        length.map(|length| length.blocked),
+                        Away::blocked,
+                    ),
+                };
+                let (all, got) = share(pool, fresh, length, period);
+                due = Some(part(all));
+                part(got)
             }
         };
         Some(Stretch {
@@ -279,7 +280,8 @@ impl<K> Default for Debts<K> {
 impl<K: Copy + Eq + Hash> Debts<K> {
     /// A stretch of this kind stands for `due` and got `got`.
     pub(super) fn note(&mut self, kind: K, due: u64, got: u64) {
-        if self.by_kind.len() >= MAX_KINDS && !self.by_kind.contains_key(&kind) {
+        let is_full = self.by_kind.len() >= MAX_KINDS;
+        if due == 0 || is_full && !self.by_kind.contains_key(&kind) {
             return;
         }
         let owed = self.by_kind.entry(kind).or_default();
@@ -309,7 +311,7 @@ impl<K: Copy + Eq + Hash> Debts<K> {
 
     /// Whether anybody was met by chance.
     pub(super) fn is_empty(&self) -> bool {
-        self.by_kind.values().all(|it| it.1 == 0)
+        self.by_kind.is_empty()
     }
 }
 

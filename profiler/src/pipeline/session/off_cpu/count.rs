@@ -13,7 +13,7 @@ use crate::{
     },
     sample::{Activity, FramesFrom, Gc, Gil, Handling, Sample, Wait},
     wire::Times,
-    words::{DurationNs, Generation, MonotonicNs, Tid},
+    words::{DurationNs, Generation, MonotonicNs, Pid, Tid},
 };
 
 impl Member {
@@ -65,23 +65,26 @@ impl Member {
             ),
             (Activity::Runnable, runnable_looks, runnable, end + runnable),
         ];
+        let kind = |activity, frames_from| Kind {
+            place: Place {
+                thread,
+                stack: met.stack,
+                frames_from,
+                behind: met.behind,
+            },
+            activity,
+            gil: met.gil,
+            gc: met.gc,
+            handling: met.handling,
+        };
         if let Some(due) = over.due {
-            let kind = |activity| Kind {
-                place: Place {
-                    thread,
-                    stack: met.stack,
-                    frames_from: met.frames_from,
-                    behind: met.behind,
-                },
-                activity,
-                gil: met.gil,
-                gc: met.gc,
-                handling: met.handling,
-            };
             let [of_blocked, of_runnable] = &mut sleeper.debts;
-            of_blocked.note(kind(Activity::Blocked(met.wait)), due.blocked, blocked);
-            of_runnable.note(kind(Activity::Runnable), due.runnable, runnable);
+            let blocks = kind(Activity::Blocked(met.wait), met.frames_from);
+            of_blocked.note(blocks, due.blocked, blocked);
+            let waits = kind(Activity::Runnable, met.frames_from);
+            of_runnable.note(waits, due.runnable, runnable);
         }
+        let who = (self.pid, tid, met.generation);
         let mut walked = met.frames_from == FramesFrom::User;
         for (activity, looks, weight, time) in parts {
             // The first look walked; at the others the thread had not run since.
@@ -99,26 +102,8 @@ impl Member {
                 if ticks == 0 && weight == 0 {
                     continue;
                 }
-                let sample = Sample {
-                    time: MonotonicNs(time),
-                    pid: self.pid,
-                    tid,
-                    cpu: None,
-                    ticks,
-                    weight: DurationNs(weight),
-                    activity,
-                    gil: met.gil,
-                    gc: met.gc,
-                    handling: met.handling,
-                    generation: met.generation,
-                };
-                let place = Place {
-                    thread,
-                    stack: met.stack,
-                    frames_from,
-                    behind: met.behind,
-                };
-                kit.builder.add(place, &sample);
+                let sample = kind(activity, frames_from);
+                sample.add(kit, who, MonotonicNs(time), ticks, weight);
             }
         }
     }
@@ -182,51 +167,55 @@ impl Member {
                 *left = 0;
             }
         }
-        for (kind, weight) in paid.into_iter().filter(|(_, weight)| *weight > 0) {
-            let sample = Sample {
-                time: now,
-                pid: self.pid,
-                tid,
-                cpu: None,
-                ticks: 0,
-                weight: DurationNs(weight),
-                activity: kind.activity,
-                gil: kind.gil,
-                gc: kind.gc,
-                handling: kind.handling,
-                generation: Generation(0),
-            };
-            kit.builder.add(kind.place, &sample);
-        }
         let stack = stacks::between_looks(&mut kit.builder);
-        for (activity, weight) in [
-            (Activity::OnCpu, self.people.unweighed(tid, on_cpu).0),
-            (Activity::Blocked(Wait::Unknown), blocked),
-            (Activity::Runnable, runnable),
-        ] {
-            if weight == 0 {
-                continue;
-            }
-            let sample = Sample {
-                time: now,
-                pid: self.pid,
-                tid,
-                cpu: None,
-                ticks: 0,
-                weight: DurationNs(weight),
-                activity,
-                gil: self.gil_or(Gil::Unknown),
-                gc: Gc::Unknown,
-                handling: Handling::Unknown,
-                generation: Generation(0),
-            };
-            let place = Place {
+        let on_cpu = self.people.unweighed(tid, on_cpu).0;
+        let unmet = |activity| Kind {
+            place: Place {
                 thread,
                 stack,
                 frames_from: FramesFrom::None,
                 behind: None,
-            };
-            kit.builder.add(place, &sample);
+            },
+            activity,
+            gil: self.gil_or(Gil::Unknown),
+            gc: Gc::Unknown,
+            handling: Handling::Unknown,
+        };
+        paid.extend([
+            (unmet(Activity::OnCpu), on_cpu),
+            (unmet(Activity::Blocked(Wait::Unknown)), blocked),
+            (unmet(Activity::Runnable), runnable),
+        ]);
+        let who = (self.pid, tid, Generation(0));
+        for (kind, weight) in paid.into_iter().filter(|(_, weight)| *weight > 0) {
+            kind.add(kit, who, now, 0, weight);
         }
+    }
+}
+
+impl Kind {
+    /// So many looks of a thread, and what they stand for.
+    fn add(
+        self,
+        kit: &mut Kit,
+        (pid, tid, generation): (Pid, Tid, Generation),
+        time: MonotonicNs,
+        ticks: u32,
+        weight: u64,
+    ) {
+        let sample = Sample {
+            time,
+            pid,
+            tid,
+            cpu: None,
+            ticks,
+            weight: DurationNs(weight),
+            activity: self.activity,
+            gil: self.gil,
+            gc: self.gc,
+            handling: self.handling,
+            generation,
+        };
+        kit.builder.add(self.place, &sample);
     }
 }
