@@ -23,3 +23,17 @@ mod cargo;
 mod lines;
 
 pub use lines::PATIENCE_VARIABLE;
+
+/// A test for each minor version of CPython, of one check: which rung it stands on, the function, and
+/// the tests' names, each with its minor version.
+#[macro_export]
+macro_rules! on_each {
+    ($rung:expr, $check:path; $($name:ident: $minor:expr;)+) => {
+        $(
+            #[test]
+            fn $name() -> anyhow::Result<()> {
+                $crate::pythons::check_each($rung, (3, $minor), $check)
+            }
+        )+
+    };
+}

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use crate::rung::leave_out;
+use anyhow::{Context as _, Result};
+
+use crate::rung::{self, Rung, leave_out};
 
 /// The variable that replaces the discovery: commands separated by `:`, words by blanks.
 pub const PYTHONS_VARIABLE: &str = "PROFILER_TEST_PYTHONS";
@@ -162,6 +164,25 @@ pub fn of_minor(minor: (u8, u8)) -> Vec<&'static Python> {
         leave_out(&format!("there is no Python {}.{}", minor.0, minor.1));
     }
     found
+}
+
+/// Checks the interpreters of that minor version, if the rung is reached.
+///
+/// # Errors
+///
+/// The check's, with the interpreter.
+pub fn check_each(
+    rung: Rung,
+    minor: (u8, u8),
+    check: impl Fn(&Python) -> Result<()>,
+) -> Result<()> {
+    if !rung::reached(rung) {
+        return Ok(());
+    }
+    for python in of_minor(minor) {
+        check(python).with_context(|| format!("on {}", python.label))?;
+    }
+    Ok(())
 }
 
 /// One interpreter for tests whose subject is not the version: 3.12, or the newest with a GIL.

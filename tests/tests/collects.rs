@@ -1,9 +1,10 @@
 //! Programs that collect garbage and measure it themselves: the collector's share of the samples.
 
 use anyhow::{Context, Result, ensure};
+use tests::on_each;
 use tests::profile::{Entry, Profile};
-use tests::pythons;
-use tests::rung::{self, Rung};
+use tests::pythons::Python;
+use tests::rung::Rung;
 use tests::watched::{Watched, watch};
 
 /// How far the collector's share may be from the truth.
@@ -66,37 +67,21 @@ fn shares(watched: &Watched, free: bool) -> Result<()> {
     Ok(())
 }
 
-fn on(minor: (u8, u8)) -> Result<()> {
-    if !rung::reached(Rung::Kernel) {
-        return Ok(());
-    }
-    for python in pythons::of_minor(minor) {
-        let check = |arguments: &[&str], profilers: &[&[&str]]| {
-            let told = || format!("{arguments:?} on {}", python.label);
-            let watched = watch(python, "collects.py", arguments, profilers);
-            shares(&watched.with_context(told)?, python.free_threaded).with_context(told)
-        };
-        check(&["2", "explicit"], &[CPU, WALL])?;
-        check(&["2", "automatic"], &[CPU, WALL])?;
-        // Between a collection's end and the clock the bystander may take the GIL: no truth of
-        // all time there.
-        check(&["2", "explicit", "bystander"], &[CPU])?;
-    }
-    Ok(())
-}
-
-macro_rules! on_each {
-    ($($name:ident: $minor:expr;)+) => {
-        $(
-            #[test]
-            fn $name() -> Result<()> {
-                on((3, $minor))
-            }
-        )+
+fn shares_in_all_ways(python: &Python) -> Result<()> {
+    let check = |arguments: &[&str], profilers: &[&[&str]]| {
+        let told = || format!("{arguments:?}");
+        let watched = watch(python, "collects.py", arguments, profilers);
+        shares(&watched.with_context(told)?, python.free_threaded).with_context(told)
     };
+    check(&["2", "explicit"], &[CPU, WALL])?;
+    check(&["2", "automatic"], &[CPU, WALL])?;
+    // Between a collection's end and the clock the bystander may take the GIL: no truth of
+    // all time there.
+    check(&["2", "explicit", "bystander"], &[CPU])
 }
 
 on_each! {
+    Rung::Kernel, shares_in_all_ways;
     the_collectors_share_is_its_time_on_3_8: 8;
     the_collectors_share_is_its_time_on_3_9: 9;
     the_collectors_share_is_its_time_on_3_10: 10;

@@ -2,9 +2,10 @@
 //! against the thread's own clocks.
 
 use anyhow::{Context, Result, ensure};
+use tests::on_each;
 use tests::profile::{Entry, Profile};
-use tests::pythons::{self, Python, WITH_GIL};
-use tests::rung::{self, Rung};
+use tests::pythons::{Python, WITH_GIL};
+use tests::rung::Rung;
 use tests::target::Account;
 use tests::watched::{Watched, watch};
 
@@ -240,34 +241,16 @@ fn a_stop_is_told(python: &Python) -> Result<()> {
     Ok(())
 }
 
-fn on(minor: (u8, u8)) -> Result<()> {
-    if !rung::reached(Rung::Kernel) {
-        return Ok(());
+fn every_absence_is_told(python: &Python) -> Result<()> {
+    every_wait_is_told(python, python.free_threaded)?;
+    if python.free_threaded {
+        every_wait_is_told(&python.with(&WITH_GIL), false).context("with the GIL on")?;
     }
-    for python in pythons::of_minor(minor) {
-        let on = || format!("on {}", python.label);
-        every_wait_is_told(python, python.free_threaded).with_context(on)?;
-        if python.free_threaded {
-            let with = every_wait_is_told(&python.with(&WITH_GIL), false);
-            with.with_context(on)?;
-        }
-        a_stop_is_told(python).with_context(on)?;
-    }
-    Ok(())
-}
-
-macro_rules! on_each {
-    ($($name:ident: $minor:expr;)+) => {
-        $(
-            #[test]
-            fn $name() -> Result<()> {
-                on((3, $minor))
-            }
-        )+
-    };
+    a_stop_is_told(python)
 }
 
 on_each! {
+    Rung::Kernel, every_absence_is_told;
     every_wait_is_told_on_3_8: 8;
     every_wait_is_told_on_3_9: 9;
     every_wait_is_told_on_3_10: 10;

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use tests::ledger::Ledger;
+use tests::on_each;
 use tests::profiler::{self, Finished, Running};
 use tests::pythons::{self, Python};
 use tests::rung::{self, Rung};
@@ -102,28 +103,8 @@ fn shares_and_accounts_are_true(python: &Python) -> Result<()> {
     Ok(())
 }
 
-fn on(minor: (u8, u8)) -> Result<()> {
-    if !rung::reached(Rung::Live) {
-        return Ok(());
-    }
-    for python in pythons::of_minor(minor) {
-        shares_and_accounts_are_true(python).with_context(|| format!("on {}", python.label))?;
-    }
-    Ok(())
-}
-
-macro_rules! on_each {
-    ($($name:ident: $minor:expr;)+) => {
-        $(
-            #[test]
-            fn $name() -> Result<()> {
-                on((3, $minor))
-            }
-        )+
-    };
-}
-
 on_each! {
+    Rung::Live, shares_and_accounts_are_true;
     shares_and_accounts_are_true_on_3_8: 8;
     shares_and_accounts_are_true_on_3_9: 9;
     shares_and_accounts_are_true_on_3_10: 10;

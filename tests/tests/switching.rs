@@ -1,11 +1,12 @@
 //! Threads that go on and off a CPU all the time, below calls that are known: what is walked from
 //! user space may be given up, but is never a stack that never was.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
+use tests::on_each;
 use tests::profile::Entry;
 use tests::profiler::Running;
-use tests::pythons::{self, Python};
-use tests::rung::{self, Rung};
+use tests::pythons::Python;
+use tests::rung::Rung;
 use tests::target::Target;
 
 const THREADS: &str = "20";
@@ -47,28 +48,8 @@ fn no_stack_is_impossible(python: &Python) -> Result<()> {
     Ok(())
 }
 
-fn on(minor: (u8, u8)) -> Result<()> {
-    if !rung::reached(Rung::Kernel) {
-        return Ok(());
-    }
-    for python in pythons::of_minor(minor) {
-        no_stack_is_impossible(python).with_context(|| format!("on {}", python.label))?;
-    }
-    Ok(())
-}
-
-macro_rules! on_each {
-    ($($name:ident: $minor:expr;)+) => {
-        $(
-            #[test]
-            fn $name() -> Result<()> {
-                on((3, $minor))
-            }
-        )+
-    };
-}
-
 on_each! {
+    Rung::Kernel, no_stack_is_impossible;
     no_stack_is_impossible_on_3_8: 8;
     no_stack_is_impossible_on_3_9: 9;
     no_stack_is_impossible_on_3_10: 10;

@@ -1,9 +1,10 @@
 //! The origin's program on every version: the shares of two threads against their CPU clocks.
 
 use anyhow::{Context, Result, ensure};
+use tests::on_each;
 use tests::profiler::Running;
-use tests::pythons::{self, Python};
-use tests::rung::{self, Rung};
+use tests::pythons::Python;
+use tests::rung::Rung;
 use tests::stolen::stolen_s;
 use tests::target::Target;
 
@@ -65,28 +66,8 @@ fn shares_are_the_clocks(python: &Python) -> Result<()> {
     Ok(())
 }
 
-fn on(minor: (u8, u8)) -> Result<()> {
-    if !rung::reached(Rung::Kernel) {
-        return Ok(());
-    }
-    for python in pythons::of_minor(minor) {
-        shares_are_the_clocks(python).with_context(|| format!("on {}", python.label))?;
-    }
-    Ok(())
-}
-
-macro_rules! on_each {
-    ($($name:ident: $minor:expr;)+) => {
-        $(
-            #[test]
-            fn $name() -> Result<()> {
-                on((3, $minor))
-            }
-        )+
-    };
-}
-
 on_each! {
+    Rung::Kernel, shares_are_the_clocks;
     shares_are_the_clocks_on_3_8: 8;
     shares_are_the_clocks_on_3_9: 9;
     shares_are_the_clocks_on_3_10: 10;

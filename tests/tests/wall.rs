@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use tests::ledger::Ledger;
+use tests::on_each;
 use tests::profile::{Entry, Profile};
 use tests::profiler::Running;
 use tests::pythons::{self, Python};
@@ -162,28 +163,8 @@ fn the_origin_is_told(python: &Python) -> Result<()> {
     near("main, all its waits", wall.seconds(main.tid, waits), all)
 }
 
-fn on(minor: (u8, u8)) -> Result<()> {
-    if !rung::reached(Rung::Kernel) {
-        return Ok(());
-    }
-    for python in pythons::of_minor(minor) {
-        the_origin_is_told(python).with_context(|| format!("on {}", python.label))?;
-    }
-    Ok(())
-}
-
-macro_rules! on_each {
-    ($($name:ident: $minor:expr;)+) => {
-        $(
-            #[test]
-            fn $name() -> Result<()> {
-                on((3, $minor))
-            }
-        )+
-    };
-}
-
 on_each! {
+    Rung::Kernel, the_origin_is_told;
     the_origin_is_told_on_3_8: 8;
     the_origin_is_told_on_3_9: 9;
     the_origin_is_told_on_3_10: 10;
