@@ -24,6 +24,8 @@ pub mod threads;
 
 pub mod pystack;
 
+pub mod tasks;
+
 pub mod native;
 
 pub mod stack;

@@ -70,7 +70,7 @@ impl Objects<'_> {
     ///
     /// # Errors
     /// When its memory cannot be read or a size in it is absurd.
-    pub(super) fn attribute_entries(
+    pub fn attribute_entries(
         &self,
         object: RemoteAddr,
     ) -> Result<Vec<(RemoteAddr, RemoteAddr)>, ObjectError> {
@@ -229,11 +229,8 @@ impl Objects<'_> {
     }
 
     /// The value whose key is the ASCII str `name`; keys are read all at once.
-    pub(super) fn pick(
-        &self,
-        entries: &[(RemoteAddr, RemoteAddr)],
-        name: &str,
-    ) -> Option<RemoteAddr> {
+    #[must_use]
+    pub fn pick(&self, entries: &[(RemoteAddr, RemoteAddr)], name: &str) -> Option<RemoteAddr> {
         let fields = &self.layout.unicode;
         let (header, bytes) = (fields.ascii_size as usize, name.len());
         let mut buffer = vec![0; entries.len() * (header + bytes)];

@@ -22,10 +22,11 @@ pub mod version;
 
 pub use attachment::Attachment;
 pub use error::CpythonError;
-pub use find::{MappedFile, OpenImage, ReadSeek};
+pub use find::{MappedFile, OpenImage, ReadSeek, asyncio_table};
 pub use gil::GilLock;
 pub use handling::{HandlingPlan, StateNow};
 pub use layout::Layout;
+pub use layout::asyncio_table::AsyncioTable;
 pub use objects::{ObjectError, Objects};
 pub use plan::{Wishes, plan, plan_without_python};
 pub use runtime::{Runtime, ThreadState};

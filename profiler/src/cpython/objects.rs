@@ -266,12 +266,12 @@ fn read_start(memory: &dyn Memory, addr: RemoteAddr, most: usize) -> Result<Vec<
     }
 }
 
-pub(super) fn word_at(bytes: &[u8], offset: usize) -> Option<u64> {
+pub(crate) fn word_at(bytes: &[u8], offset: usize) -> Option<u64> {
     let word = bytes.get(offset..offset.checked_add(8)?)?;
     Some(u64::from_le_bytes(word.try_into().ok()?))
 }
 
-pub(super) fn int_at(bytes: &[u8], offset: usize) -> Option<u32> {
+pub(crate) fn int_at(bytes: &[u8], offset: usize) -> Option<u32> {
     let word = bytes.get(offset..offset.checked_add(4)?)?;
     Some(u32::from_le_bytes(word.try_into().ok()?))
 }

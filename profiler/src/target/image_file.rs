@@ -248,6 +248,7 @@ fn number_of(kind: ReadErrorKind) -> (u32, i32) {
         ReadErrorKind::Refused => (2, 0),
         ReadErrorKind::NotRecorded => (3, 0),
         ReadErrorKind::Os(errno) => (4, errno),
+        ReadErrorKind::TooMuch => (5, 0),
     }
 }
 
@@ -258,6 +259,7 @@ fn kind_of(number: u32, errno: i32) -> Option<ReadErrorKind> {
         2 => ReadErrorKind::Refused,
         3 => ReadErrorKind::NotRecorded,
         4 => ReadErrorKind::Os(errno),
+        5 => ReadErrorKind::TooMuch,
         _ => return None,
     })
 }

@@ -15,6 +15,8 @@ pub enum ReadErrorKind {
     Refused,
     /// The recorded image does not hold these bytes.
     NotRecorded,
+    /// The reader has read as much as it may for this purpose.
+    TooMuch,
     /// Another error of the operating system, by number.
     Os(i32),
 }
@@ -38,6 +40,7 @@ impl fmt::Display for ReadError {
             ReadErrorKind::Gone => f.write_str("the process is gone"),
             ReadErrorKind::Refused => f.write_str("permission denied"),
             ReadErrorKind::NotRecorded => f.write_str("the image does not hold them"),
+            ReadErrorKind::TooMuch => f.write_str("more than is read at once"),
             ReadErrorKind::Os(errno) => write!(f, "os error {errno}"),
         }
     }

@@ -5,8 +5,8 @@
 pub(super) struct Field {
     /// Its name in the table.
     pub(super) name: &'static str,
-    /// `group.field` of the layouts file, `+` a number for a field within that one; the first
-    /// that is there counts.
+    /// `group.field` of the layouts file, `=` a number if it counts only where it is that, `+` a
+    /// number for what lies so far behind; the first that is there counts.
     pub(super) measured: &'static [&'static str],
     /// C expressions; the first that compiles counts. `S:` before a type and a field stands for
     /// the mask of a bit field within a word of a structure.
@@ -157,6 +157,7 @@ pub(super) const GROUPS: &[Group] = &[
             may("code_adaptive", &["code.co_code_adaptive"], &["offsetof(PyCodeObject, co_code_adaptive)"]),
             may("first_traceable", &["code.co_firsttraceable"], &["offsetof(PyCodeObject, _co_firsttraceable)"]),
             may("copies", &["code.co_tlbc"], &["offsetof(PyCodeObject, co_tlbc)"]),
+            may("bytecode", &["code.co_code"], &["offsetof(PyCodeObject, co_code)"]),
         ],
     },
     Group {
@@ -196,6 +197,7 @@ pub(super) const GROUPS: &[Group] = &[
             must("flags", &["type.tp_flags"], &["offsetof(PyTypeObject, tp_flags)"]),
             must("basicsize", &["type.tp_basicsize"], &["offsetof(PyTypeObject, tp_basicsize)"]),
             must("dictoffset", &["type.tp_dictoffset"], &["offsetof(PyTypeObject, tp_dictoffset)"]),
+            must("base", &["type.tp_base"], &["offsetof(PyTypeObject, tp_base)"]),
             must("cached_keys", &["type.ht_cached_keys"], &["offsetof(PyHeapTypeObject, ht_cached_keys)"]),
         ],
     },
@@ -239,6 +241,62 @@ pub(super) const GROUPS: &[Group] = &[
         fields: &[
             must("initialized", &["tss_key.is_initialized"], &["offsetof(Py_tss_t, _is_initialized)"]),
             must("key", &["tss_key.key"], &["offsetof(Py_tss_t, _key)"]),
+        ],
+    },
+    Group {
+        name: "containers",
+        rust: "ContainerFields",
+        fields: &[
+            must("set_mask", &["set.mask"], &["offsetof(PySetObject, mask)"]),
+            must("set_table", &["set.table"], &["offsetof(PySetObject, table)"]),
+            must("list_items", &["list.ob_item"], &["offsetof(PyListObject, ob_item)"]),
+            must("tuple_items", &["tuple.ob_item"], &["offsetof(PyTupleObject, ob_item)"]),
+            must("closure", &["function.func_code=16+32", "function.func_code+24"], &["offsetof(PyFunctionObject, func_closure)"]),
+        ],
+    },
+    Group {
+        name: "generator",
+        rust: "GeneratorFields",
+        fields: &[
+            must("frame", &["gen.gi_iframe", "gen.gi_frame"], &["offsetof(PyGenObject, gi_iframe)", "offsetof(PyGenObject, gi_frame)"]),
+            may("state", &["gen.gi_frame_state"], &["offsetof(PyGenObject, gi_frame_state)"]),
+            may("frame_state", &["pyframe.f_state", "pyframe.f_executing"], &["offsetof(PyFrameObject, f_state)", "offsetof(PyFrameObject, f_executing)"]),
+            may("stack_top", &["iframe.stackpointer", "pyframe.f_stacktop"], &["offsetof(_PyInterpreterFrame, stackpointer)", "offsetof(PyFrameObject, f_stacktop)"]),
+            may("stack_depth", &["iframe.stacktop", "pyframe.f_stackdepth"], &["offsetof(_PyInterpreterFrame, stacktop)", "offsetof(PyFrameObject, f_stackdepth)"]),
+            may("value_stack", &["pyframe.f_valuestack"], &["offsetof(PyFrameObject, f_valuestack)"]),
+            may("localsplus", &["iframe.localsplus"], &["offsetof(_PyInterpreterFrame, localsplus)"]),
+            may("executing", &["frame_state.EXECUTING"], &["(unsigned char)FRAME_EXECUTING"]),
+            may("suspended", &["frame_state.SUSPENDED"], &["(unsigned char)FRAME_SUSPENDED"]),
+            may("awaiting", &["frame_state.SUSPENDED_YIELD_FROM"], &["(unsigned char)FRAME_SUSPENDED_YIELD_FROM"]),
+            may("awaiting_locked", &["frame_state.SUSPENDED_YIELD_FROM_LOCKED"], &["(unsigned char)FRAME_SUSPENDED_YIELD_FROM_LOCKED"]),
+        ],
+    },
+    Group {
+        name: "asyncio",
+        rust: "AsyncioFields",
+        fields: &[
+            must("thread_dict", &["tstate.dict"], &["offsetof(PyThreadState, dict)"]),
+            may("running_loop", &["tstate.asyncio_running_loop"], &["offsetof(_PyThreadStateImpl, asyncio_running_loop)"]),
+            may("running_task", &["tstate.asyncio_running_task"], &["offsetof(_PyThreadStateImpl, asyncio_running_task)"]),
+            may("thread_tasks", &["tstate.asyncio_tasks_head"], &["offsetof(_PyThreadStateImpl, asyncio_tasks_head)"]),
+            may("interp_tasks", &["interp.asyncio_tasks_head"], &["offsetof(PyInterpreterState, asyncio_tasks_head)"]),
+        ],
+    },
+    // `Modules/_asynciomodule.c` has them, which no header shows.
+    Group {
+        name: "task",
+        rust: "TaskFields",
+        fields: &[
+            must("event_loop", &["task.loop"], &[]),
+            must("callback0", &["future.callback0"], &[]),
+            must("callbacks", &["future.callbacks"], &[]),
+            must("state", &["task.state"], &[]),
+            must("fut_waiter", &["task.fut_waiter"], &[]),
+            must("coro", &["task.coro"], &[]),
+            must("name", &["task.name"], &[]),
+            may("awaited_by", &["task.awaited_by"], &[]),
+            may("awaited_by_is_set", &["task.awaited_by+13"], &[]),
+            may("node", &["task.node"], &[]),
         ],
     },
 ];

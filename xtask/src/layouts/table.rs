@@ -53,7 +53,17 @@ fn table_of(layout: &Value) -> anyhow::Result<Table> {
             let value = field.measured.iter().find_map(|path| {
                 let (group, name) = path.split_once('.')?;
                 let (name, within) = name.split_once('+').unwrap_or((name, "0"));
-                let start = layout[group][name].as_u64()?;
+                let (name, only) = match name.split_once('=') {
+                    Some((name, only)) => (name, Some(only.parse::<u64>().ok()?)),
+                    None => (name, None),
+                };
+                let found = &layout[group][name];
+                // Of the small numbers that are negative the byte is what the memory holds.
+                let negative = || found.as_i64().map(|value| u64::from(value as u8));
+                let start = found.as_u64().or_else(negative)?;
+                if only.is_some_and(|only| only != start) {
+                    return None;
+                }
                 u32::try_from(start + within.parse::<u64>().ok()?).ok()
             });
             if value.is_none() && !field.optional {

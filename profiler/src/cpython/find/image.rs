@@ -45,6 +45,8 @@ pub(super) struct ImageFacts {
     pub(super) runtime_symbol: Option<u64>,
     /// Section `.PyRuntime`.
     pub(super) runtime_section: Option<u64>,
+    /// Section `.AsyncioDebug`.
+    pub(super) asyncio_section: Option<u64>,
     /// Symbol `Py_Version`.
     pub(super) py_version: Option<u64>,
     /// Symbol `PyGILState_GetThisThreadState`.
@@ -140,6 +142,7 @@ pub(super) fn examine(
     for section in sections {
         match name_of(header, sections, section, data) {
             Some(b".PyRuntime") => facts.runtime_section = Some(section.sh_addr(LE)),
+            Some(b".AsyncioDebug") => facts.asyncio_section = Some(section.sh_addr(LE)),
             Some(b".rodata") => facts.constants.extend(file_range(section)),
             _ => {}
         }

@@ -5,6 +5,7 @@
 //! opened, so a file that was renamed, replaced or deleted makes no difference. Not here: whether
 //! the layout fits and the interpreter runs (see [`super::runtime`]).
 
+mod asyncio;
 mod budget;
 mod checklist;
 mod cookie;
@@ -16,6 +17,7 @@ mod shape;
 mod tls;
 mod version;
 
+pub use self::asyncio::asyncio_table;
 pub use self::checklist::{CheckList, Tried};
 
 use std::fmt;

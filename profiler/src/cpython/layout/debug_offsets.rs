@@ -411,6 +411,15 @@ pub fn overlay(layout: &mut Layout, version: Version, bytes: &[u8]) -> Result<()
     layout.frame.instr = table.get("frame", "instr_ptr")?;
     layout.frame.owner = Some(table.get("frame", "owner")?);
 
+    layout.generator.localsplus = Some(table.get("frame", "localsplus")?);
+    layout.containers.list_items = table.get("list", "ob_item")?;
+    layout.containers.tuple_items = table.get("tuple", "ob_item")?;
+    if version.is_at_least(14) {
+        layout.generator.stack_top = Some(table.get("frame", "stackpointer")?);
+        layout.containers.set_table = table.get("set", "table")?;
+        layout.containers.set_mask = table.get("set", "mask")?;
+    }
+
     layout.code.first_line = table.get("code", "firstlineno")?;
     layout.code.filename = table.get("code", "filename")?;
     layout.code.name = table.get("code", "name")?;

@@ -5,6 +5,7 @@
 //! structure unless their name says mask or size; a field that a version does not have is `None`.
 //! The tables `v3_*.rs` are generated (`cargo xtask layouts`), never edited.
 
+pub mod asyncio_table;
 pub mod debug_offsets;
 #[cfg(test)]
 pub(super) mod recorded;
@@ -72,6 +73,14 @@ groups! {
         long: LongFields,
         /// A key of thread-specific storage.
         tss: TssFields,
+        /// A set, a list, a tuple, a function.
+        containers: ContainerFields,
+        /// A generator, a coroutine, an asynchronous generator, and the frame in it.
+        generator: GeneratorFields,
+        /// What asyncio keeps in a thread's state and in an interpreter.
+        asyncio: AsyncioFields,
+        /// A task of `_asyncio`; its futures begin alike.
+        task: TaskFields,
     }
 
     /// `_PyRuntimeState`.
@@ -198,6 +207,8 @@ groups! {
         first_traceable: Option<u32>,
         /// Pointer to the list of the threads' copies of the bytecode (free-threaded 3.14+).
         copies: Option<u32>,
+        /// bytes: the bytecode (to 3.10).
+        bytecode: Option<u32>,
     }
 
     /// A compact str.
@@ -244,6 +255,8 @@ groups! {
         basicsize: u32,
         /// Where an instance keeps its dict.
         dictoffset: u32,
+        /// The type it was derived from first.
+        base: u32,
         /// Keys that instances share.
         cached_keys: u32,
     }
@@ -298,6 +311,84 @@ groups! {
         initialized: u32,
         /// The key.
         key: u32,
+    }
+
+    /// `PySetObject`, `PyListObject`, `PyTupleObject`, `PyFunctionObject`.
+    ContainerFields {
+        /// In a set: one less than the slots of its table.
+        set_mask: u32,
+        /// In a set: pointer to the table, of a key and a hash each.
+        set_table: u32,
+        /// In a list: pointer to the items.
+        list_items: u32,
+        /// In a tuple: the first item.
+        tuple_items: u32,
+        /// In a function: the tuple of its cells.
+        closure: u32,
+    }
+
+    /// `PyGenObject`, which coroutines begin with, and the frame in it or behind it.
+    GeneratorFields {
+        /// Pointer to the frame (to 3.10), else the frame itself.
+        frame: u32,
+        /// A byte: the frame's state (3.11+).
+        state: Option<u32>,
+        /// In the frame, a byte: its state (3.10), or whether it runs (to 3.9).
+        frame_state: Option<u32>,
+        /// In the frame: pointer behind the topmost value (to 3.9 and 3.14+).
+        stack_top: Option<u32>,
+        /// In the frame: how many values there are (3.10), the locals included (3.11 to 3.13).
+        stack_depth: Option<u32>,
+        /// In the frame: pointer to the values (to 3.10).
+        value_stack: Option<u32>,
+        /// In the frame: the locals, which the values follow (3.11+).
+        localsplus: Option<u32>,
+        /// The state of a frame that runs (3.10+).
+        executing: Option<u32>,
+        /// The state of one that waits: at a `yield` (3.13+), or at anything (3.10 to 3.12).
+        suspended: Option<u32>,
+        /// The state of one that waits for another generator or awaitable (3.13+).
+        awaiting: Option<u32>,
+        /// The same while somebody looks at it (3.15+).
+        awaiting_locked: Option<u32>,
+    }
+
+    /// What asyncio keeps outside its own objects.
+    AsyncioFields {
+        /// In a thread's state: a dict.
+        thread_dict: u32,
+        /// In a thread's state: the loop that runs in it (3.13+).
+        running_loop: Option<u32>,
+        /// In a thread's state: the task that runs in it (3.14+).
+        running_task: Option<u32>,
+        /// In a thread's state: head of the list of the tasks that it made (3.14+).
+        thread_tasks: Option<u32>,
+        /// In an interpreter: the same of threads that have ended (3.14+).
+        interp_tasks: Option<u32>,
+    }
+
+    /// `TaskObj`, and `FutureObj` as far as it goes.
+    TaskFields {
+        /// The loop.
+        event_loop: u32,
+        /// The first callable that is to be called when it is done.
+        callback0: u32,
+        /// A list of the others, each in a tuple.
+        callbacks: u32,
+        /// An int: 0 while it is pending.
+        state: u32,
+        /// The future that the task waits for.
+        fut_waiter: u32,
+        /// The coroutine.
+        coro: u32,
+        /// Its name: a str, or an int from 3.12 on.
+        name: u32,
+        /// Who awaits it: one, or a set (3.14+).
+        awaited_by: Option<u32>,
+        /// A byte: whether it is a set.
+        awaited_by_is_set: Option<u32>,
+        /// The links of the list of tasks (3.14+).
+        node: Option<u32>,
     }
 }
 

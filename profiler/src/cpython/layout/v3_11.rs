@@ -19,9 +19,10 @@
 //! - `frameobject.h`
 
 use super::{
-    BytesFields, CodeFields, DictFields, DictKeysFields, ExcItemFields, FrameFields, GilFields,
-    InterpreterFields, Layout, LongFields, ObjectFields, PatchRange, RuntimeFields,
-    ThreadStateFields, TssFields, TypeFields, UnicodeFields,
+    AsyncioFields, BytesFields, CodeFields, ContainerFields, DictFields, DictKeysFields,
+    ExcItemFields, FrameFields, GeneratorFields, GilFields, InterpreterFields, Layout, LongFields,
+    ObjectFields, PatchRange, RuntimeFields, TaskFields, ThreadStateFields, TssFields, TypeFields,
+    UnicodeFields,
 };
 
 /// In the order of patch releases.
@@ -91,6 +92,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             code_adaptive: Some(184),
             first_traceable: Some(168),
             copies: None,
+            bytecode: None,
         },
         unicode: UnicodeFields {
             length: 16,
@@ -111,6 +113,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             flags: 168,
             basicsize: 32,
             dictoffset: 288,
+            base: 256,
             cached_keys: 872,
         },
         dict: DictFields {
@@ -138,6 +141,45 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
         tss: TssFields {
             initialized: 0,
             key: 4,
+        },
+        containers: ContainerFields {
+            set_mask: 32,
+            set_table: 40,
+            list_items: 24,
+            tuple_items: 24,
+            closure: 72,
+        },
+        generator: GeneratorFields {
+            frame: 80,
+            state: Some(75),
+            frame_state: None,
+            stack_top: None,
+            stack_depth: Some(64),
+            value_stack: None,
+            localsplus: Some(72),
+            executing: Some(0),
+            suspended: Some(255),
+            awaiting: None,
+            awaiting_locked: None,
+        },
+        asyncio: AsyncioFields {
+            thread_dict: 128,
+            running_loop: None,
+            running_task: None,
+            thread_tasks: None,
+            interp_tasks: None,
+        },
+        task: TaskFields {
+            event_loop: 16,
+            callback0: 24,
+            callbacks: 40,
+            state: 88,
+            fut_waiter: 128,
+            coro: 136,
+            name: 144,
+            awaited_by: None,
+            awaited_by_is_set: None,
+            node: None,
         },
     },
 }];

@@ -19,9 +19,10 @@
 //! - `frameobject.h`
 
 use super::{
-    BytesFields, CodeFields, DictFields, DictKeysFields, ExcItemFields, FrameFields, GilFields,
-    InterpreterFields, Layout, LongFields, ObjectFields, PatchRange, RuntimeFields,
-    ThreadStateFields, TssFields, TypeFields, UnicodeFields,
+    AsyncioFields, BytesFields, CodeFields, ContainerFields, DictFields, DictKeysFields,
+    ExcItemFields, FrameFields, GeneratorFields, GilFields, InterpreterFields, Layout, LongFields,
+    ObjectFields, PatchRange, RuntimeFields, TaskFields, ThreadStateFields, TssFields, TypeFields,
+    UnicodeFields,
 };
 
 /// In the order of patch releases.
@@ -91,6 +92,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             code_adaptive: Some(208),
             first_traceable: Some(192),
             copies: None,
+            bytecode: None,
         },
         unicode: UnicodeFields {
             length: 16,
@@ -111,6 +113,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             flags: 168,
             basicsize: 32,
             dictoffset: 288,
+            base: 256,
             cached_keys: 888,
         },
         dict: DictFields {
@@ -138,6 +141,45 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
         tss: TssFields {
             initialized: 0,
             key: 4,
+        },
+        containers: ContainerFields {
+            set_mask: 32,
+            set_table: 40,
+            list_items: 24,
+            tuple_items: 32,
+            closure: 72,
+        },
+        generator: GeneratorFields {
+            frame: 72,
+            state: Some(67),
+            frame_state: None,
+            stack_top: Some(64),
+            stack_depth: None,
+            value_stack: None,
+            localsplus: Some(80),
+            executing: Some(4),
+            suspended: Some(1),
+            awaiting: Some(2),
+            awaiting_locked: Some(3),
+        },
+        asyncio: AsyncioFields {
+            thread_dict: 152,
+            running_loop: Some(1024),
+            running_task: Some(1032),
+            thread_tasks: Some(1048),
+            interp_tasks: Some(10856),
+        },
+        task: TaskFields {
+            event_loop: 16,
+            callback0: 24,
+            callbacks: 40,
+            state: 104,
+            fut_waiter: 120,
+            coro: 128,
+            name: 136,
+            awaited_by: Some(96),
+            awaited_by_is_set: Some(109),
+            node: Some(152),
         },
     },
 }];

@@ -19,9 +19,10 @@
 //! - `frameobject.h`
 
 use super::{
-    BytesFields, CodeFields, DictFields, DictKeysFields, ExcItemFields, FrameFields, GilFields,
-    InterpreterFields, Layout, LongFields, ObjectFields, PatchRange, RuntimeFields,
-    ThreadStateFields, TssFields, TypeFields, UnicodeFields,
+    AsyncioFields, BytesFields, CodeFields, ContainerFields, DictFields, DictKeysFields,
+    ExcItemFields, FrameFields, GeneratorFields, GilFields, InterpreterFields, Layout, LongFields,
+    ObjectFields, PatchRange, RuntimeFields, TaskFields, ThreadStateFields, TssFields, TypeFields,
+    UnicodeFields,
 };
 
 /// In the order of patch releases.
@@ -92,6 +93,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 code_adaptive: Some(232),
                 first_traceable: Some(208),
                 copies: Some(224),
+                bytecode: None,
             },
             unicode: UnicodeFields {
                 length: 32,
@@ -112,6 +114,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 flags: 184,
                 basicsize: 48,
                 dictoffset: 304,
+                base: 272,
                 cached_keys: 904,
             },
             dict: DictFields {
@@ -139,6 +142,45 @@ pub(super) const RANGES: &[PatchRange] = &[
             tss: TssFields {
                 initialized: 0,
                 key: 4,
+            },
+            containers: ContainerFields {
+                set_mask: 48,
+                set_table: 56,
+                list_items: 40,
+                tuple_items: 48,
+                closure: 88,
+            },
+            generator: GeneratorFields {
+                frame: 88,
+                state: Some(83),
+                frame_state: None,
+                stack_top: Some(64),
+                stack_depth: None,
+                value_stack: None,
+                localsplus: Some(80),
+                executing: Some(4),
+                suspended: Some(1),
+                awaiting: Some(2),
+                awaiting_locked: Some(3),
+            },
+            asyncio: AsyncioFields {
+                thread_dict: 152,
+                running_loop: Some(1024),
+                running_task: Some(1032),
+                thread_tasks: Some(1048),
+                interp_tasks: Some(17632),
+            },
+            task: TaskFields {
+                event_loop: 32,
+                callback0: 40,
+                callbacks: 56,
+                state: 120,
+                fut_waiter: 136,
+                coro: 144,
+                name: 152,
+                awaited_by: Some(112),
+                awaited_by_is_set: Some(125),
+                node: Some(168),
             },
         },
     },
@@ -208,6 +250,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 code_adaptive: Some(232),
                 first_traceable: Some(208),
                 copies: Some(224),
+                bytecode: None,
             },
             unicode: UnicodeFields {
                 length: 32,
@@ -228,6 +271,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 flags: 184,
                 basicsize: 48,
                 dictoffset: 304,
+                base: 272,
                 cached_keys: 904,
             },
             dict: DictFields {
@@ -255,6 +299,45 @@ pub(super) const RANGES: &[PatchRange] = &[
             tss: TssFields {
                 initialized: 0,
                 key: 4,
+            },
+            containers: ContainerFields {
+                set_mask: 48,
+                set_table: 56,
+                list_items: 40,
+                tuple_items: 48,
+                closure: 88,
+            },
+            generator: GeneratorFields {
+                frame: 88,
+                state: Some(83),
+                frame_state: None,
+                stack_top: Some(64),
+                stack_depth: None,
+                value_stack: None,
+                localsplus: Some(80),
+                executing: Some(4),
+                suspended: Some(1),
+                awaiting: Some(2),
+                awaiting_locked: Some(3),
+            },
+            asyncio: AsyncioFields {
+                thread_dict: 152,
+                running_loop: Some(1024),
+                running_task: Some(1032),
+                thread_tasks: Some(1048),
+                interp_tasks: Some(17256),
+            },
+            task: TaskFields {
+                event_loop: 32,
+                callback0: 40,
+                callbacks: 56,
+                state: 120,
+                fut_waiter: 136,
+                coro: 144,
+                name: 152,
+                awaited_by: Some(112),
+                awaited_by_is_set: Some(125),
+                node: Some(168),
             },
         },
     },

@@ -19,9 +19,10 @@
 //! - `frameobject.h`
 
 use super::{
-    BytesFields, CodeFields, DictFields, DictKeysFields, ExcItemFields, FrameFields, GilFields,
-    InterpreterFields, Layout, LongFields, ObjectFields, PatchRange, RuntimeFields,
-    ThreadStateFields, TssFields, TypeFields, UnicodeFields,
+    AsyncioFields, BytesFields, CodeFields, ContainerFields, DictFields, DictKeysFields,
+    ExcItemFields, FrameFields, GeneratorFields, GilFields, InterpreterFields, Layout, LongFields,
+    ObjectFields, PatchRange, RuntimeFields, TaskFields, ThreadStateFields, TssFields, TypeFields,
+    UnicodeFields,
 };
 
 /// In the order of patch releases.
@@ -91,6 +92,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             code_adaptive: None,
             first_traceable: None,
             copies: None,
+            bytecode: Some(48),
         },
         unicode: UnicodeFields {
             length: 16,
@@ -111,6 +113,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             flags: 168,
             basicsize: 32,
             dictoffset: 288,
+            base: 256,
             cached_keys: 872,
         },
         dict: DictFields {
@@ -138,6 +141,45 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
         tss: TssFields {
             initialized: 0,
             key: 4,
+        },
+        containers: ContainerFields {
+            set_mask: 32,
+            set_table: 40,
+            list_items: 24,
+            tuple_items: 24,
+            closure: 48,
+        },
+        generator: GeneratorFields {
+            frame: 16,
+            state: None,
+            frame_state: Some(116),
+            stack_top: Some(72),
+            stack_depth: None,
+            value_stack: Some(64),
+            localsplus: None,
+            executing: None,
+            suspended: None,
+            awaiting: None,
+            awaiting_locked: None,
+        },
+        asyncio: AsyncioFields {
+            thread_dict: 152,
+            running_loop: None,
+            running_task: None,
+            thread_tasks: None,
+            interp_tasks: None,
+        },
+        task: TaskFields {
+            event_loop: 16,
+            callback0: 24,
+            callbacks: 40,
+            state: 72,
+            fut_waiter: 104,
+            coro: 112,
+            name: 120,
+            awaited_by: None,
+            awaited_by_is_set: None,
+            node: None,
         },
     },
 }];
