@@ -106,13 +106,23 @@ pub static BEATS: PerCpuArray<Beat> = PerCpuArray::with_max_entries(1, 0);
 pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(2, 0);
 
 /// When this CPU ticked first, how many periods that was ago at its last tick, when it switched
-/// last, and to which thread of a target and its account: the same that its next switch takes off.
+/// last, and between whom.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Beat {
     pub first_ns: u64,
     pub last: u64,
     pub switched_ns: u64,
+    /// Whom the last switch put on this CPU: its next one takes off the same.
+    pub on: Switched,
+    /// Whom a switch took off this CPU last: as a rule it comes back to it.
+    pub off: Switched,
+}
+
+/// A thread that was switched, and its account.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Switched {
     /// The address of the thread's task; 0 when it was nobody of a target.
     pub task: u64,
     /// The id that its account goes by.

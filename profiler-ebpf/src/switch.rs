@@ -11,7 +11,7 @@ use profiler_common::{
 use crate::{
     accounts::{self, Opening, Place, get, set},
     life,
-    maps::{self, BEATS, OFFSETS, PLANS, SCRATCH, SETTINGS},
+    maps::{self, BEATS, Beat, OFFSETS, PLANS, SCRATCH, SETTINGS, Switched},
     state as thread_state,
     task::Task,
 };
@@ -19,83 +19,116 @@ use crate::{
 /// Entry: both sides of the switch are looked at, and most are nobody's.
 ///
 /// Looking things up is nearly all of its cost. Whom the last switch put on this CPU, this one takes
-/// off, so its account is known without.
+/// off, so its account is known without; and whoever comes back to the CPU it left is known too.
 #[inline(always)]
 pub fn switch(ctx: &BtfTracePointContext) {
+    let Some(beat) = BEATS.get_ptr_mut(0) else {
+        return;
+    };
+    // SAFETY: the CPU's own value; what is called from here reads it by its own way, and writes
+    // nothing of it.
+    let Beat { on, off, .. } = unsafe { *beat };
     // SAFETY: a helper without arguments.
     let now = unsafe { helpers::bpf_ktime_get_ns() };
     let prev = Task::from_argument(ctx.arg(1));
     // Whose process was looked up last, and whether that is a target.
-    let (tgid, mut is_target) = if let Some(place) = put_here(prev) {
+    let (tgid, mut is_target, left) = if let Some(place) = known(on, prev)
+        && place.is_on_cpu()
+    {
         let tgid = get!(place, tgid);
-        off(place, prev, tgid, state(ctx, prev), now);
-        (tgid, true)
+        take_off(place, prev, tgid, state(ctx, prev), now);
+        (tgid, true, Some(on))
     } else {
         let tgid = prev.tgid();
-        (tgid, takes_off(ctx, prev, tgid, now))
+        let (is_target, left) = takes_off(ctx, prev, tgid, now);
+        (tgid, is_target, left)
     };
     let next = Task::from_argument(ctx.arg(2));
-    let next_tgid = next.tgid();
-    if next_tgid != tgid {
-        // The idle task, the most frequent of all, is nobody's.
-        // SAFETY: see `tick::tick`.
-        is_target = next_tgid != 0 && unsafe { PLANS.get(&next_tgid) }.is_some();
-    }
-    let put = if is_target {
-        on(next, next_tgid, now)
+    // Its task's memory may be another's by now, and its id tells.
+    let put = if let Some(place) = known(off, next)
+        && !place.is_on_cpu()
+        && next.tid() == off.tid
+    {
+        resume(place, now);
+        Some(off)
     } else {
-        None
+        let next_tgid = next.tgid();
+        if next_tgid != tgid {
+            // The idle task, the most frequent of all, is nobody's.
+            // SAFETY: see `tick::tick`.
+            is_target = next_tgid != 0 && unsafe { PLANS.get(&next_tgid) }.is_some();
+        }
+        if is_target {
+            put_on(next, next_tgid, now)
+        } else {
+            None
+        }
     };
-    if let Some(beat) = BEATS.get_ptr_mut(0) {
-        // SAFETY: the CPU's own value.
-        let beat = unsafe { &mut *beat };
-        beat.switched_ns = now;
-        match put {
-            Some((slot, tid)) => {
-                beat.task = next.address();
-                beat.tid = tid;
-                beat.slot = slot;
-            }
-            None => beat.task = 0,
+    // SAFETY: as above.
+    unsafe {
+        (*beat).switched_ns = now;
+        (*beat).on = put.unwrap_or(NOBODY);
+        if let Some(left) = left {
+            (*beat).off = left;
         }
     }
 }
 
-/// A thread goes off of which it is not known whose it is; whether it is a target's.
+const NOBODY: Switched = Switched {
+    task: 0,
+    tid: 0,
+    slot: 0,
+};
+
+/// The account of this thread, if it is the one that was switched here.
 #[inline(always)]
-fn takes_off(ctx: &BtfTracePointContext, prev: Task, tgid: u32, now: u64) -> bool {
+fn known(switched: Switched, task: Task) -> Option<Place> {
+    if switched.task != task.address() {
+        return None;
+    }
+    accounts::at(switched.slot, switched.tid)
+}
+
+/// A thread goes off of which it is not known whose it is; whether it is a target's, and its
+/// account.
+#[inline(always)]
+fn takes_off(
+    ctx: &BtfTracePointContext,
+    prev: Task,
+    tgid: u32,
+    now: u64,
+) -> (bool, Option<Switched>) {
     if tgid == 0 {
         // Idle, as a rule. Or a thread of another namespace; or one that has ended and been
         // released, and then it is its account that knows whose it was.
         if SETTINGS.load().pid_namespace != 0 && state(ctx, prev) & STATE_DEAD != 0 {
             life::gone(prev, now);
         }
-        return false;
+        return (false, None);
     }
     // SAFETY: see `tick::tick`.
     let Some(plan) = (unsafe { PLANS.get(&tgid) }) else {
-        return false;
+        return (false, None);
     };
     let state = state(ctx, prev);
     if state & STATE_DEAD != 0 {
         // It may be one that was never seen to run.
         life::gone(prev, now);
-    } else if let Some(place) = running(plan, prev, tgid, prev.tid()) {
-        off(place, prev, tgid, state, now);
+        return (true, None);
     }
-    true
-}
-
-/// The account of this thread, if the last switch that was seen here put it on this CPU.
-#[inline(always)]
-fn put_here(task: Task) -> Option<Place> {
-    // SAFETY: the CPU's own value.
-    let beat = BEATS.get_ptr(0).map(|beat| unsafe { &*beat })?;
-    if beat.task != task.address() {
-        return None;
-    }
-    let place = accounts::at(beat.slot, beat.tid)?;
-    if place.is_on_cpu() { Some(place) } else { None }
+    let Some(slot) = running(plan, prev, tgid, prev.tid()) else {
+        return (true, None);
+    };
+    let Some(place) = accounts::of_slot(slot) else {
+        return (true, None);
+    };
+    take_off(place, prev, tgid, state, now);
+    let left = Switched {
+        task: prev.address(),
+        tid: get!(place, tid),
+        slot,
+    };
+    (true, Some(left))
 }
 
 /// Entry: a thread that slept can run from now on.
@@ -126,15 +159,15 @@ fn state(ctx: &BtfTracePointContext, prev: Task) -> u32 {
 }
 
 /// The account of a thread that is on a CPU; one first seen there has been since the start, or
-/// since the last switch that was seen on this CPU.
+/// since the last switch that was seen on this CPU. What is given is its number.
 #[inline(always)]
-fn running(plan: &Plan, task: Task, tgid: u32, tid: u32) -> Option<Place> {
+fn running(plan: &Plan, task: Task, tgid: u32, tid: u32) -> Option<u32> {
     if let Some(slot) = accounts::slot_of(task, tgid, tid) {
         let place = accounts::of_slot(slot)?;
         if !place.is_on_cpu() {
             unseen(place);
         }
-        return Some(place);
+        return Some(slot);
     }
     let opening = Opening {
         tgid,
@@ -142,7 +175,7 @@ fn running(plan: &Plan, task: Task, tgid: u32, tid: u32) -> Option<Place> {
         since: later(last_switch(), plan.since_ns),
         off_state: None,
     };
-    accounts::of_slot(accounts::open(task, opening, |_| ())?)
+    accounts::open(task, opening, |_| ())
 }
 
 #[inline(always)]
@@ -211,7 +244,7 @@ pub struct AtTick {
 /// Ask the account of the running thread; it is opened if there is none.
 #[inline(always)]
 pub fn at_tick(plan: &Plan, task: Task, tgid: u32, tid: u32, tls_base: u64, now: u64) -> AtTick {
-    let Some(place) = running(plan, task, tgid, tid) else {
+    let Some(place) = running(plan, task, tgid, tid).and_then(accounts::of_slot) else {
         return AtTick {
             tid,
             generation: 0,
@@ -240,7 +273,7 @@ pub fn on_cpu_until(place: Place, now: u64) -> u64 {
 }
 
 #[inline(always)]
-fn off(place: Place, task: Task, tgid: u32, state: u32, now: u64) {
+fn take_off(place: Place, task: Task, tgid: u32, state: u32, now: u64) {
     if state & STATE_DEAD != 0 {
         life::gone(task, now);
         return;
@@ -297,9 +330,10 @@ pub fn waits(place: Place, task: Task) {
     set!(place, off_ip, user.get(offsets.regs_ip));
 }
 
-/// The number of the thread's account, and the id that it goes by.
+/// A thread goes on: its account.
 #[inline(always)]
-fn on(task: Task, tgid: u32, now: u64) -> Option<(u32, u32)> {
+fn put_on(task: Task, tgid: u32, now: u64) -> Option<Switched> {
+    let address = task.address();
     let tid = task.tid();
     let Some(slot) = accounts::slot_of(task, tgid, tid) else {
         let opening = Opening {
@@ -308,12 +342,21 @@ fn on(task: Task, tgid: u32, now: u64) -> Option<(u32, u32)> {
             since: now,
             off_state: None,
         };
-        return Some((accounts::open(task, opening, |_| ())?, tid));
+        let slot = accounts::open(task, opening, |_| ())?;
+        return Some(Switched {
+            task: address,
+            tid,
+            slot,
+        });
     };
     let place = accounts::of_slot(slot)?;
     // Else it went off unseen.
     if !place.is_on_cpu() {
         resume(place, now);
     }
-    Some((slot, get!(place, tid)))
+    Some(Switched {
+        task: address,
+        tid: get!(place, tid),
+        slot,
+    })
 }
