@@ -195,6 +195,9 @@ impl Ledger {
                 format!("{n} times two ways to name a thread disagreed"),
             );
         }
+        for (warning, text) in self.of_tasks() {
+            say(warning, text);
+        }
         if self.moved > 0 {
             let text = format!(
                 "{} of {} looks ({}) gave no frames: the thread ran on each time it was read",

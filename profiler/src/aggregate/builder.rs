@@ -210,6 +210,25 @@ impl ProfileBuilder {
         self.threads_beyond()
     }
 
+    /// Takes over the processes and threads of another profile of the same run, with their numbers;
+    /// what came to it since the last time, and what is known of them by now.
+    pub fn take_people(&mut self, other: &Self) {
+        self.meta.python.clone_from(&other.meta.python);
+        self.meta.build.clone_from(&other.meta.build);
+        self.processes.clone_from(&other.processes);
+        self.by_pid.clone_from(&other.by_pid);
+        self.threads.clone_from(&other.threads);
+        self.process_of.clone_from(&other.process_of);
+        self.threads_beyond = other.threads_beyond;
+        self.processes_beyond = other.processes_beyond;
+    }
+
+    /// Threads so far.
+    #[must_use]
+    pub fn thread_count(&self) -> usize {
+        self.threads.len()
+    }
+
     /// Gives a thread the id it has by now, when an exec has made it its process's first.
     pub fn renumber(&mut self, thread: ThreadIndex, tid: Tid) {
         if Some(thread) != self.threads_beyond

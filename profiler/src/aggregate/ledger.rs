@@ -78,6 +78,9 @@ pub struct Ledger {
     pub not_followed: u64,
     /// The threads.
     pub threads: Vec<ThreadAccount>,
+    /// The tasks; none when they were not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<super::TaskAccounts>,
     /// Threads that ended and were on a CPU at no tick: they are in nobody's samples.
     #[serde(default)]
     pub unsampled: Unsampled,

@@ -23,6 +23,8 @@ pub struct ProfileMeta {
     pub build: String,
     /// What a sample's weight means.
     pub mode: Mode,
+    /// Whose samples they are.
+    pub whose: Whose,
     /// `bpf` or `proc`.
     pub engine: String,
     /// Samples a second and CPU, as asked for.
@@ -37,6 +39,18 @@ pub struct ProfileMeta {
     pub started_at: SystemTime,
     /// The samples' own clock at the first tick.
     pub start: MonotonicNs,
+}
+
+/// Whose time a profile is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Whose {
+    /// That of threads.
+    #[default]
+    Threads,
+    /// That of threads, with the tasks told apart that they run.
+    ThreadsByTask,
+    /// That of tasks: many of them share a thread, and most have none at the moment.
+    Tasks,
 }
 
 /// A process's place in its profile, in the order of registration, counted from zero.

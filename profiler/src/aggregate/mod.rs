@@ -11,6 +11,7 @@ mod lives;
 mod meta;
 mod profile;
 mod split;
+mod tasks;
 
 pub use accounts::Remark;
 pub use builder::{Limits, Place, ProfileBuilder};
@@ -20,5 +21,8 @@ pub use ledger::{
     FramesFromCounts, GilCounts, HandlingCounts, Ledger, ProcessAccount, ProfilerCost,
     ThreadAccount, Unsampled,
 };
-pub use meta::{CLOCK, ProcessIndex, ProcessInfo, ProfileMeta, ThreadIndex, ThreadInfo, UNIT};
+pub use meta::{
+    CLOCK, ProcessIndex, ProcessInfo, ProfileMeta, ThreadIndex, ThreadInfo, UNIT, Whose,
+};
 pub use profile::{Beyond, Entry, Moment, Profile, Timeline};
+pub use tasks::TaskAccounts;

@@ -4,7 +4,7 @@
 //! Children are opened when there is something to ask them, and short ones may be over by then.
 
 use crate::{
-    cpython::Runtime,
+    cpython::{AsyncioTable, Runtime},
     sys,
     target::{Maps, Memory, Process, ReadError, ReadErrorKind, TaskFacts},
     words::{MonotonicNs, Pid, RemoteAddr, Tid},
@@ -136,6 +136,12 @@ impl Hold {
     pub(super) fn discover(&self) -> Option<Result<Runtime, AttachError>> {
         let attached = self.attached.as_ref().filter(|_| !self.over)?;
         Some(attached.discover())
+    }
+
+    /// The table of offsets that its `_asyncio` carries (3.14+), once that is loaded.
+    pub(super) fn asyncio_table(&self, runtime: &Runtime) -> Option<AsyncioTable> {
+        let attached = self.attached.as_ref().filter(|_| !self.over)?;
+        attached.asyncio_table(runtime)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    aggregate::ProfileMeta,
+    aggregate::{ProfileMeta, Whose},
     sample::Mode,
     words::{DurationNs, MonotonicNs, Pid},
 };
@@ -18,6 +18,15 @@ pub enum Walk {
     Kernel,
     /// From user space alone, as estimates.
     User,
+}
+
+/// How tasks are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tasks {
+    /// Each by itself.
+    Flat,
+    /// Below the tasks that wait for it.
+    Tree,
 }
 
 /// Whom to profile.
@@ -47,6 +56,8 @@ pub struct RunSettings {
     pub max_frames: u32,
     /// Whether their children are targets too, those that are there and those to come.
     pub follow: bool,
+    /// Whether tasks are told apart, and how.
+    pub tasks: Option<Tasks>,
     /// Whether every sample's time is kept (for formats that show it).
     pub timeline: bool,
     /// When the program began, to tell how soon the first sample came.
@@ -83,6 +94,11 @@ impl RunSettings {
             python: String::new(),
             build: String::new(),
             mode: self.mode,
+            whose: match (self.tasks, self.mode) {
+                (None, _) => Whose::Threads,
+                (Some(_), Mode::Wall) => Whose::Tasks,
+                (Some(_), _) => Whose::ThreadsByTask,
+            },
             engine: engine.to_owned(),
             rate_hz: self.rate_hz,
             period: self.period(),

@@ -1,4 +1,4 @@
-//! What a blocked thread waits for.
+//! What a blocked thread or a waiting task waits for.
 
 use std::borrow::Cow;
 
@@ -25,6 +25,8 @@ pub enum Wait {
     PageFault,
     /// A signal that lets it go on: it was stopped.
     Stopped,
+    /// Something that a task awaits; only tasks wait so.
+    Await,
     /// Another system call, by its number on x86-64.
     Syscall(u32),
     /// Blocked, and nothing told in what.
@@ -46,6 +48,7 @@ impl Wait {
             Self::Child => "child",
             Self::PageFault => "page_fault",
             Self::Stopped => "stopped",
+            Self::Await => "await",
             Self::Syscall(number) => return Cow::Owned(syscall_name(number)),
             Self::Unknown => "unknown",
         })

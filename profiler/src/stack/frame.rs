@@ -24,6 +24,8 @@ pub enum FrameKind {
     Thread,
     /// A process, as the root of its threads.
     Process,
+    /// A task, as the root of its coroutines or of a greenlet's functions.
+    Task,
     /// What the thread was doing, as the root or leaf of its stacks.
     State,
     /// Frames left out of the middle of a deep stack.
@@ -43,6 +45,7 @@ impl FrameKind {
             Self::Gc => "gc",
             Self::Thread => "thread",
             Self::Process => "process",
+            Self::Task => "task",
             Self::State => "state",
             Self::Cut => "cut",
             Self::Unknown => "unknown",
@@ -102,6 +105,12 @@ impl Frame {
     #[must_use]
     pub fn gc() -> Self {
         Self::words(FrameKind::Gc, "<GC>")
+    }
+
+    /// A task by its name, as the root of what it runs.
+    #[must_use]
+    pub fn task(name: &str) -> Self {
+        Self::words(FrameKind::Task, format!("[task {name}]"))
     }
 
     /// The place where `frames` frames were left out, between both ends of a deep stack.

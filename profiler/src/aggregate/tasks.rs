@@ -1,0 +1,130 @@
+//! The accounts of tasks: how many there were, how they were read, and what was not.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Ledger, count, percent};
+
+/// What a run knows of the tasks of its processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskAccounts {
+    /// Samples of tasks: one for each task and period in `wall` mode, ticks that met a task in `cpu`
+    /// mode. Those of tasks that could not be read are among them.
+    pub samples: u64,
+    /// Of them, of tasks whose coroutine was on a thread's stack.
+    pub running: u64,
+    /// Of tasks that waited for their turn in the loop.
+    pub runnable: u64,
+    /// Of tasks that waited for a future.
+    pub waiting: u64,
+    /// Of tasks that could not be read, by the reason.
+    pub unreadable: BTreeMap<String, u64>,
+    /// Samples that were read while a loop's thread ran: what they say may be torn. In `cpu` mode
+    /// none are.
+    pub estimated: u64,
+    /// Samples whose task was over before it could be asked for its name, or that may have been
+    /// another's by then: they have the name of their coroutine.
+    pub by_coroutine: u64,
+    /// How often all tasks were read.
+    pub snapshots: u64,
+    /// How often they needed not be: no loop's thread had run.
+    pub unchanged: u64,
+    /// How often a list of tasks could not be read to its end: there may have been more.
+    pub broken_lists: u64,
+    /// Most tasks at one time.
+    pub most: u64,
+    /// Tasks with a number for a name (`Task-7`) of which samples are.
+    pub numbered: u64,
+    /// Those whose numbers were given away meanwhile and of which there is no sample, at least: they
+    /// lived between two looks.
+    pub between_looks: u64,
+}
+
+impl TaskAccounts {
+    /// Samples of tasks that could not be read.
+    #[must_use]
+    pub fn unread(&self) -> u64 {
+        self.unreadable.values().sum()
+    }
+}
+
+impl Ledger {
+    /// What a reader of the profile should know of its tasks: whether that casts doubt, and words.
+    pub(super) fn of_tasks(&self) -> Vec<(bool, String)> {
+        let Some(tasks) = &self.tasks else {
+            return Vec::new();
+        };
+        let mut said = Vec::new();
+        let unread = tasks.unread();
+        if unread > 0 {
+            let reasons: Vec<String> = tasks
+                .unreadable
+                .iter()
+                .map(|(reason, n)| format!("{reason} {}", count(*n)))
+                .collect();
+            said.push((
+                true,
+                format!(
+                    "{} of the tasks' samples ({}) are of tasks that could not be read: {}",
+                    percent(unread, tasks.samples),
+                    count(unread),
+                    reasons.join(", ")
+                ),
+            ));
+        }
+        if tasks.broken_lists > 0 {
+            said.push((
+                true,
+                format!(
+                    "{} times a list of tasks could not be read to its end, since it changed \
+                     meanwhile: there were more tasks than are shown",
+                    count(tasks.broken_lists)
+                ),
+            ));
+        }
+        if tasks.estimated > 0 {
+            said.push((
+                true,
+                format!(
+                    "{} of the tasks' samples were read while their loop ran: what they say is \
+                     estimated",
+                    percent(tasks.estimated, tasks.samples)
+                ),
+            ));
+        }
+        if tasks.between_looks > 0 {
+            said.push((
+                false,
+                format!(
+                    "{} tasks were born and over between two looks, at least: they have no samples",
+                    count(tasks.between_looks)
+                ),
+            ));
+        }
+        if tasks.by_coroutine > 0 {
+            said.push((
+                false,
+                format!(
+                    "{} samples are of tasks that were over before they could be asked for their \
+                     name: they have their coroutine's",
+                    count(tasks.by_coroutine)
+                ),
+            ));
+        }
+        if tasks.snapshots > 0 {
+            said.push((
+                false,
+                format!(
+                    "{} samples of up to {} tasks at a time, read {} times; {} times no loop had \
+                     run since",
+                    count(tasks.samples),
+                    count(tasks.most),
+                    count(tasks.snapshots),
+                    count(tasks.unchanged)
+                ),
+            ));
+        }
+        said
+    }
+}
