@@ -69,6 +69,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("sleepers.py", include_str!("../targets/sleepers.py")),
     ("spin.py", include_str!("../targets/spin.py")),
     ("stops.py", include_str!("../targets/stops.py")),
+    ("tasks.py", include_str!("../targets/tasks.py")),
     (
         "thread_churn.py",
         include_str!("../targets/thread_churn.py"),

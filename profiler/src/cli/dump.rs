@@ -1,4 +1,4 @@
-//! `profiler dump`: every thread now, with its state and its frames.
+//! `profiler dump`: every thread now, with its state and its frames; and every asyncio task.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
@@ -13,10 +13,12 @@ use crate::{
     pipeline::{self, Attached, Seen, View},
     sample::{Activity, FramesFrom, Gil, Handling, Wait},
     source::capabilities,
-    stack::FrameKind,
+    stack::{Frame, FrameKind},
     target::TaskState,
     words::{DurationNs, Pid},
 };
+
+mod tasks;
 
 /// Look, and print.
 pub(super) fn main(args: &DumpArgs) -> Result<()> {
@@ -29,7 +31,7 @@ pub(super) fn main(args: &DumpArgs) -> Result<()> {
         .command_line()
         .unwrap_or_default()
         .join(" ");
-    let view = pipeline::look(&attached)?;
+    let view = pipeline::look(&attached, args.tasks)?;
     let out = io::stdout();
     let bold = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let mut out = io::BufWriter::new(out.lock());
@@ -140,16 +142,10 @@ fn print(out: &mut dyn Write, pid: u32, command: &str, view: &View, bold: bool) 
             write!(out, " · frames estimated: {why}")?;
         }
         writeln!(out)?;
-        for run in seen.frames.chunk_by(|a, b| a == b) {
-            let Some(frame) = run.first() else { continue };
-            writeln!(out, "    {}", printable(&frame.to_string()))?;
-            if run.len() > 1 {
-                writeln!(out, "    … {} times more", run.len() - 1)?;
-            }
-        }
-        if seen.frames.is_empty() {
-            writeln!(out, "    (no frames)")?;
-        }
+        print_frames(out, &seen.frames)?;
+    }
+    if let Some(seen) = &view.tasks {
+        tasks::print(out, seen, &view.threads, (on, off))?;
     }
     if view.contradictions > 0 {
         writeln!(
@@ -161,8 +157,22 @@ fn print(out: &mut dyn Write, pid: u32, command: &str, view: &View, bold: bool) 
     Ok(())
 }
 
+fn print_frames(out: &mut dyn Write, frames: &[Frame]) -> io::Result<()> {
+    for run in frames.chunk_by(|a, b| a == b) {
+        let Some(frame) = run.first() else { continue };
+        writeln!(out, "    {}", printable(&frame.to_string()))?;
+        if run.len() > 1 {
+            writeln!(out, "    … {} times more", run.len() - 1)?;
+        }
+    }
+    if frames.is_empty() {
+        writeln!(out, "    (no frames)")?;
+    }
+    Ok(())
+}
+
 fn as_json(pid: u32, command: &str, view: &View) -> Value {
-    json!({
+    let mut dump = json!({
         "schema": 1,
         "pid": pid,
         "command": command,
@@ -172,7 +182,11 @@ fn as_json(pid: u32, command: &str, view: &View) -> Value {
         "collecting": view.collecting,
         "contradictions": view.contradictions,
         "threads": view.threads.iter().map(thread_json).collect::<Vec<_>>(),
-    })
+    });
+    if let Some(seen) = &view.tasks {
+        dump["tasks"] = tasks::as_json(seen, &view.threads);
+    }
+    dump
 }
 
 fn thread_json(seen: &Seen) -> Value {
@@ -196,13 +210,17 @@ fn thread_json(seen: &Seen) -> Value {
         "handling": seen.handling.key(),
         "frames_from": seen.frames_from.key(),
         "matched_by": seen.matched_by.iter().map(|rung| rung.key()).collect::<Vec<_>>(),
-        "frames": seen.frames.iter().map(|frame| json!({
-            "kind": frame.kind.key(),
-            "function": &*frame.function,
-            "file": (frame.kind == FrameKind::Python).then_some(&*frame.file),
-            "line": frame.line,
-            "first_line": frame.first_line,
-            "module": frame.module.as_deref(),
-        })).collect::<Vec<_>>(),
+        "frames": seen.frames.iter().map(frame_json).collect::<Vec<_>>(),
+    })
+}
+
+fn frame_json(frame: &Frame) -> Value {
+    json!({
+        "kind": frame.kind.key(),
+        "function": &*frame.function,
+        "file": (frame.kind == FrameKind::Python).then_some(&*frame.file),
+        "line": frame.line,
+        "first_line": frame.first_line,
+        "module": frame.module.as_deref(),
     })
 }

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::{fmt, io};
 
 use crate::{
-    cpython::{self, CpythonError, MappedFile, OpenImage, ReadSeek, Runtime},
+    cpython::{self, AsyncioTable, CpythonError, MappedFile, OpenImage, ReadSeek, Runtime},
     export::printable,
     target::{LiveMemory, Maps, Process, TargetError},
     words::Pid,
@@ -149,6 +149,18 @@ impl Attached {
             );
         }
         Ok(runtime)
+    }
+
+    /// The table of offsets of the `_asyncio` that the process has loaded (3.14+). A program may
+    /// load it at any time.
+    #[must_use]
+    pub fn asyncio_table(&self, runtime: &Runtime) -> Option<AsyncioTable> {
+        let maps = self.process.maps().ok()?;
+        let images = Images {
+            process: &self.process,
+            maps: &maps,
+        };
+        cpython::asyncio_table(&mapped_files(&maps), &images, &self.memory, runtime)
     }
 
     fn known_to_lack_python(&self, files: &[MappedFile]) -> Option<CpythonError> {

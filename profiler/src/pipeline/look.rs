@@ -19,6 +19,9 @@ use super::attach::{AttachError, Attached};
 use eye::Eye;
 
 mod eye;
+mod tasks;
+
+pub use tasks::{SeenTask, SeenTasks};
 
 /// What one thread was doing.
 #[derive(Clone, Debug)]
@@ -71,13 +74,15 @@ pub struct View {
     pub threads: Vec<Seen>,
     /// How often two ways to name a thread disagreed.
     pub contradictions: u64,
+    /// Its asyncio tasks, if they were asked for.
+    pub tasks: Option<SeenTasks>,
 }
 
-/// Look at all threads of `attached`.
+/// Look at all threads of `attached`, and at all asyncio tasks if they are wanted.
 ///
 /// # Errors
 /// When there is no interpreter to be read.
-pub fn look(attached: &Attached) -> Result<View, AttachError> {
+pub fn look(attached: &Attached, with_tasks: bool) -> Result<View, AttachError> {
     let runtime = attached.discover()?;
     let of_python = |error| AttachError::Python {
         pid: attached.process.pid(),
@@ -140,6 +145,10 @@ pub fn look(attached: &Attached) -> Result<View, AttachError> {
         let tid = holder.and_then(|holder| owners.get(&holder));
         thread.behind = tid.and_then(|tid| Some((*tid, known.get(tid)?.clone())));
     }
+    let tasks = with_tasks
+        .then(|| tasks::look(attached, &runtime, &owners))
+        .transpose()
+        .map_err(of_python)?;
     let main_interpreter = runtime
         .interpreters(memory)
         .ok()
@@ -150,6 +159,7 @@ pub fn look(attached: &Attached) -> Result<View, AttachError> {
         collecting,
         threads: seen,
         contradictions: registry.contradictions(),
+        tasks,
     })
 }
 

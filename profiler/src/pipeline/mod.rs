@@ -23,7 +23,7 @@ mod settings;
 mod stacks;
 
 pub use attach::{AttachError, Attached};
-pub use look::{Seen, View, look};
+pub use look::{Seen, SeenTask, SeenTasks, View, look};
 pub use proc::run_proc;
 pub use run::{End, Outcome, Progress, RunError, run};
 pub use settings::{RunSettings, Target, Walk};

@@ -107,6 +107,10 @@ impl Eyes<'_> {
                 }
                 Ok(())
             }
+            Shape::Wakeup => {
+                push(found, self.first_word(callback)?);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }

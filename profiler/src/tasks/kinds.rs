@@ -40,6 +40,8 @@ pub(super) enum Shape {
     Function,
     /// `functools.partial`.
     Partial,
+    /// What wakes a task up (to 3.9): the first word is the task.
+    Wakeup,
     Int,
     Str,
     None,
@@ -69,6 +71,7 @@ impl Shape {
             "builtin_function_or_method" => Self::Builtin,
             "function" => Self::Function,
             "functools.partial" => Self::Partial,
+            "TaskWakeupMethWrapper" => Self::Wakeup,
             "int" => Self::Int,
             "str" => Self::Str,
             "NoneType" => Self::None,
