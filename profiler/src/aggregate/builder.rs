@@ -118,6 +118,12 @@ impl ProfileBuilder {
         }
     }
 
+    /// What the profile will say of itself.
+    #[must_use]
+    pub fn meta(&self) -> &ProfileMeta {
+        &self.meta
+    }
+
     /// The same with other limits.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {

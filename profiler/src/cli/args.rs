@@ -93,6 +93,15 @@ pub(super) enum StateFramesArg {
     Leaf,
 }
 
+/// How tasks are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum TasksArg {
+    /// Each by itself.
+    Flat,
+    /// Below the tasks that wait for it.
+    Tree,
+}
+
 /// What frames are told apart by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum GranularityArg {
@@ -166,6 +175,17 @@ pub(super) struct RunArgs {
     /// Put a frame for the thread at the root of each stack
     #[arg(long)]
     pub threads: bool,
+    /// Tell tasks apart. In cpu mode each sample is below the task that ran; in wall mode the samples
+    /// are of all tasks that are alive, running or not
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "flat"
+    )]
+    pub tasks: Option<TasksArg>,
     /// Add a frame to each stack for what the thread was doing: [on CPU], [blocked: lock], …
     #[arg(long, value_enum, value_name = "WHERE")]
     pub state_frames: Option<StateFramesArg>,

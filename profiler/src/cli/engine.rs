@@ -35,6 +35,12 @@ pub(super) fn choose(plan: &RunPlan) -> Result<Chosen> {
     if is_of_many(plan) {
         bail!("{why_not}\nwithout eBPF a run profiles {ONE_ALONE}");
     }
+    if plan.run.tasks.is_some() {
+        bail!(
+            "{why_not}\nwithout eBPF tasks are not told apart in a run: look once with \
+             `profiler dump --tasks`"
+        );
+    }
     // Where a walk by eBPF's means is asked for, nothing else is that.
     if plan.engine == Engine::Bpf || plan.run.walk != Walk::Auto {
         bail!("{why_not}");

@@ -7,11 +7,11 @@ use std::{
 };
 
 use super::args::{
-    EngineArg, FormatArg, GranularityArg, ModeArg, RunArgs, StateFramesArg, WalkArg,
+    EngineArg, FormatArg, GranularityArg, ModeArg, RunArgs, StateFramesArg, TasksArg, WalkArg,
 };
 use crate::{
     export::{Format, Granularity, Options, StateFrames, Unit},
-    pipeline::{RunSettings, Walk},
+    pipeline::{RunSettings, Tasks, Walk},
     sample::Mode,
     words::Pid,
 };
@@ -124,6 +124,20 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
                 .to_owned(),
         );
     }
+    if args.tasks.is_some() && matches!(args.mode, ModeArg::Gil | ModeArg::Offcpu) {
+        return wrong(
+            "--tasks tells apart the time on a CPU (`--mode cpu`) and the time on the wall \
+             (`--mode wall`)"
+                .to_owned(),
+        );
+    }
+    if args.tasks.is_some() && args.engine == EngineArg::Proc {
+        return wrong(
+            "--tasks needs the bpf engine, which knows when a loop's thread has run: leave \
+             --engine proc out, or look once with `profiler dump --tasks`"
+                .to_owned(),
+        );
+    }
     let outputs = outputs(args)?;
     let mut files: Vec<&PathBuf> = outputs.iter().map(|(path, _)| path).collect();
     files.extend(&args.ledger);
@@ -152,6 +166,10 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
         jitter: !args.no_jitter,
         follow: args.subprocesses,
         max_frames: args.max_depth,
+        tasks: args.tasks.map(|how| match how {
+            TasksArg::Flat => Tasks::Flat,
+            TasksArg::Tree => Tasks::Tree,
+        }),
         began: crate::sys::monotonic(),
         timeline: outputs.iter().any(|(_, format)| format.shows_time()),
     };
@@ -315,6 +333,9 @@ mod tests {
             ("run --pid 1 --engine proc --walk kernel", "leave one of"),
             ("run --pid 1 -o profile.xyz", "profile.xyz"),
             ("run --pid 1 -o a.json --ledger a.json", "named twice"),
+            ("run --pid 1 --tasks -m gil", "--mode wall"),
+            ("run --pid 1 --tasks=tree -m offcpu", "--mode wall"),
+            ("run --pid 1 --tasks --engine proc", "dump --tasks"),
             ("run --pid 1 --split", "name one"),
             ("run --pid 1 --split -f folded -o -", "`-` is one"),
         ];

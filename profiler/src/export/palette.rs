@@ -37,7 +37,7 @@ pub(super) fn colour(frame: &Frame) -> Color {
         FrameKind::Native => &NATIVE,
         FrameKind::Kernel => &KERNEL,
         FrameKind::Gc => &COLLECTOR,
-        FrameKind::Thread | FrameKind::Process => &ROOTS,
+        FrameKind::Thread | FrameKind::Process | FrameKind::Task => &ROOTS,
         FrameKind::State => &STATES,
         FrameKind::Cut | FrameKind::Unknown => &MARKS,
     };

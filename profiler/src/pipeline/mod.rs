@@ -26,4 +26,4 @@ pub use attach::{AttachError, Attached};
 pub use look::{Seen, SeenTask, SeenTasks, View, look};
 pub use proc::run_proc;
 pub use run::{End, Outcome, Progress, RunError, run};
-pub use settings::{RunSettings, Target, Walk};
+pub use settings::{RunSettings, Target, Tasks, Walk};

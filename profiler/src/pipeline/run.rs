@@ -15,7 +15,7 @@ use super::{
     settings::{RunSettings, Target, Walk},
 };
 use crate::{
-    aggregate::{Profile, ProfileBuilder},
+    aggregate::{Profile, ProfileBuilder, Whose},
     assembler::Assembler,
     cpython::{CpythonError, Runtime},
     source::{Kernel, KernelError, ring::Ring},
@@ -417,7 +417,18 @@ fn close(
     books::cost(&mut ledger, cost, sys::own_cost());
     let began = kit.settings.began;
     ledger.profiler.first_sample_ns = received.first.map(|first| first.0.saturating_sub(began.0));
-    let profile = kit.builder.close(stopped, ledger);
+    let profile = match kit.builder.meta().whose {
+        Whose::Threads => kit.builder.close(stopped, ledger),
+        Whose::ThreadsByTask => {
+            ledger.tasks = Some(kit.tasks.close(&kit.builder).1);
+            kit.builder.close(stopped, ledger)
+        }
+        Whose::Tasks => {
+            let (builder, accounts) = kit.tasks.close(&kit.builder);
+            ledger.tasks = Some(accounts);
+            builder.close(stopped, ledger)
+        }
+    };
     Ok(Outcome {
         profile,
         end,

@@ -7,6 +7,8 @@ mod looks;
 mod member;
 mod off_cpu;
 mod plans;
+mod task_books;
+mod tasks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +16,7 @@ use profiler_common::account::Account;
 
 use looks::LooksOff;
 use member::Member;
+use task_books::TaskBooks;
 
 use super::{
     attach::{AttachError, Attached},
@@ -48,6 +51,8 @@ pub(super) struct Kit {
     pub(super) builder: ProfileBuilder,
     pub(super) settings: RunSettings,
     pub(super) received: Received,
+    /// What is known of tasks, where they are asked for.
+    pub(super) tasks: TaskBooks,
     symbols: LiveSymbols,
     walker: Walker,
     off: LooksOff,
@@ -83,6 +88,7 @@ impl Session {
     pub(super) fn new(builder: ProfileBuilder, settings: RunSettings, since: MonotonicNs) -> Self {
         Self {
             kit: Kit {
+                tasks: TaskBooks::new(ProfileBuilder::new(builder.meta().clone())),
                 builder,
                 settings,
                 received: Received::default(),
@@ -255,9 +261,10 @@ impl Session {
     /// A process is over: the books keep what they need.
     fn bury(&mut self, pid: Pid, ended: Option<MonotonicNs>) {
         self.end_batch_of(pid);
-        let Some(member) = self.members.remove(&pid) else {
+        let Some(mut member) = self.members.remove(&pid) else {
             return;
         };
+        member.settle_tasks(&mut self.kit, ended.unwrap_or_else(crate::sys::monotonic));
         self.kit.symbols.forget(pid);
         if ended.is_some() {
             self.kit.builder.process_ended(pid);

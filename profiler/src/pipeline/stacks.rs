@@ -173,6 +173,11 @@ impl Stacks {
         id
     }
 
+    /// The frames of a chain that is not remembered; their codes are compared with the others'.
+    pub(super) fn name(&mut self, memory: &dyn Memory, chain: &Chain) -> Vec<PyFrame> {
+        self.resolver.frames(memory, chain)
+    }
+
     /// The stack of a chain.
     pub(super) fn stack(&self, id: ChainId) -> StackId {
         self.known[id.0 as usize].stack

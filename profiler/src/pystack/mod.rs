@@ -7,6 +7,7 @@ pub mod chain;
 pub mod code;
 mod copies;
 pub mod lines;
+mod part;
 
 use std::sync::Arc;
 

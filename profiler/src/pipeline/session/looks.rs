@@ -72,6 +72,11 @@ impl Session {
             }
         }
         self.end_batch();
+        if self.kit.settings.tasks.is_some() {
+            for member in self.members.values_mut() {
+                member.look_at_tasks(&mut self.kit, accounts, due);
+            }
+        }
     }
 
     /// The run is over: what still lasts counts up to now.

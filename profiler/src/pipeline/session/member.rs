@@ -10,6 +10,7 @@ use profiler_common::{
 use super::{
     Kit,
     off_cpu::OffCpu,
+    tasks::MemberTasks,
     plans::{Python, lacks_ways},
 };
 use crate::{
@@ -74,6 +75,7 @@ pub(super) struct Member {
     pub(super) people: People,
     pub(super) python: Option<Python>,
     pub(super) off: OffCpu,
+    pub(super) tasks: MemberTasks,
     pub(super) search: Search,
     /// Whom it was forked from, where that was seen.
     pub(super) kin: Option<Kin>,
@@ -120,6 +122,7 @@ impl Member {
             people: People::default(),
             python: None,
             off: OffCpu::default(),
+            tasks: MemberTasks::default(),
             search: Search::begin(since),
             kin: None,
             since,
@@ -197,6 +200,8 @@ impl Member {
         self.people.rename_all(&mut kit.builder, name);
         self.people.forget_python();
         self.off.forget_python(old, first);
+        self.settle_tasks(kit, time);
+        self.tasks.forget_python();
     }
 
     /// A thread begins to end or (`last`) has ended.

@@ -297,7 +297,7 @@ impl Member {
         Some((met, Some(id)))
     }
 
-    fn wait(&self, account: &Account, is_gil: impl Fn(RemoteAddr) -> bool) -> Wait {
+    pub(super) fn wait(&self, account: &Account, is_gil: impl Fn(RemoteAddr) -> bool) -> Wait {
         let state = if account.off_state & STATE_STOPPED != 0 {
             TaskState::Stopped
         } else {

@@ -1,0 +1,203 @@
+//! The stacks of tasks: what each awaits at the leaf, its name at the root, and above that, where it
+//! is asked for, the tasks that wait for it.
+//!
+//! A task that runs has its frames from its thread's stack, without those of the loop below it: so
+//! the samples of a task that runs and of one that waits begin with the same frame.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{LoopThread, Shot};
+use crate::{
+    pipeline::{
+        session::{Kit, member::Member, plans::Python, task_books},
+        settings::Tasks,
+        stacks,
+    },
+    pystack::{Chain, ChainEnd, PyFrame},
+    stack::{Frame, StackId},
+    target::Memory,
+    tasks::{Task, TaskName, TaskStatus},
+    words::{CodeAddr, CoroutineAddr, RemoteAddr, TaskAddr},
+};
+
+/// Most tasks that wait for one another in one stack.
+const MAX_AWAITERS: usize = 64;
+
+/// The frames of tasks that run, leaf first, by their coroutine.
+type OnThreads = FxHashMap<CoroutineAddr, Chain>;
+
+impl Member {
+    /// The stack of each task of a snapshot, in its order.
+    pub(super) fn stacks_of_tasks(&mut self, kit: &mut Kit, shot: &Shot) -> Vec<StackId> {
+        let memory = self.hold.memory();
+        let Some(python) = &mut self.python else {
+            return Vec::new();
+        };
+        let view = kit.settings.tasks.unwrap_or(Tasks::Flat);
+        let tasks = &shot.snapshot.tasks;
+        let coroutines = tasks.iter().map(|task| task.coro).collect();
+        let on_threads = on_threads(kit, python, memory, &shot.threads, &coroutines);
+        let by_addr: FxHashMap<TaskAddr, &Arc<Task>> =
+            tasks.iter().map(|task| (task.addr, task)).collect();
+        let mut before = std::mem::take(&mut self.tasks.stacks);
+        let mut made = Vec::with_capacity(tasks.len());
+        let mut changed: Vec<CodeAddr> = Vec::new();
+        // Names that were read of codes are held against the target afterwards; what was another's
+        // is made anew.
+        for attempt in 0..2 {
+            made.clear();
+            for task in tasks {
+                if attempt == 0
+                    && view == Tasks::Flat
+                    && task.status != TaskStatus::Running
+                    && let Some((same, stack)) = before.get(&task.addr)
+                    && Arc::ptr_eq(same, task)
+                {
+                    made.push(*stack);
+                    continue;
+                }
+                let mut frames = Vec::new();
+                let parts = match view {
+                    Tasks::Flat => vec![Arc::clone(task)],
+                    Tasks::Tree => with_awaiters(task, &by_addr, &mut frames),
+                };
+                let mut all = Vec::new();
+                for part in &parts {
+                    let own = on_threads.get(&part.coro);
+                    all.extend(frames_of(python, memory, part, own, &changed));
+                }
+                all.append(&mut frames);
+                let builder = &mut kit.tasks.builder;
+                let ids: Vec<_> = all.into_iter().map(|it| builder.frame(it)).collect();
+                made.push(builder.stack(&ids));
+            }
+            changed = python.stacks.compare(memory);
+            if changed.is_empty() {
+                break;
+            }
+        }
+        python.stacks.settle(&changed);
+        before.clear();
+        if view == Tasks::Flat {
+            let tasks = tasks.iter().zip(&made);
+            before.extend(tasks.map(|(task, stack)| (task.addr, (Arc::clone(task), *stack))));
+        }
+        self.tasks.stacks = before;
+        made
+    }
+}
+
+/// The frames of a task, leaf first, and its name.
+fn frames_of(
+    python: &mut Python,
+    memory: &dyn Memory,
+    task: &Task,
+    on_thread: Option<&Chain>,
+    changed: &[CodeAddr],
+) -> Vec<Frame> {
+    let own;
+    let chain = match on_thread {
+        Some(chain) => chain,
+        None => {
+            own = chain_of(task);
+            &own
+        }
+    };
+    let frames = python.stacks.name(memory, chain);
+    let label = label(task, frames.last());
+    let mut named: Vec<Frame> = frames
+        .iter()
+        .map(|frame| stacks::frame_of(frame, changed))
+        .collect();
+    if let Some(reason) = unread_leaf(task).filter(|_| on_thread.is_none()) {
+        named.insert(0, Frame::unreadable(reason));
+    }
+    named.push(Frame::task(&label));
+    named
+}
+
+fn unread_leaf(task: &Task) -> Option<&'static str> {
+    use crate::tasks::Leaf;
+    match task.leaf {
+        Leaf::Coroutine | Leaf::Awaits(_) => None,
+        Leaf::Unreadable(_) => Some("what it awaits could not be read"),
+        Leaf::Cycle => Some("its coroutines await each other in a circle"),
+        Leaf::TooDeep => Some("it awaits deeper than is followed"),
+    }
+}
+
+/// What a task is called in a profile: by its program, else by its coroutine, so that tasks that do
+/// the same are one.
+pub(in crate::pipeline::session) fn label(task: &Task, coroutine: Option<&PyFrame>) -> String {
+    if let (TaskName::Given(name), None) = (&task.name, task_books::number(task)) {
+        return name.to_string();
+    }
+    match coroutine {
+        Some(PyFrame::Known { code, .. }) => code.name.to_string(),
+        _ => String::from("unknown"),
+    }
+}
+
+fn chain_of(task: &Task) -> Chain {
+    Chain {
+        cut_at: task.frames.len(),
+        frames: task.frames.clone(),
+        ..Chain::empty(ChainEnd::Complete)
+    }
+}
+
+/// A task, and root-ward the one that waits for it, and so on. Where several wait, that is said, and
+/// none of them is gone on with: the task counts once.
+fn with_awaiters(
+    task: &Arc<Task>,
+    by_addr: &FxHashMap<TaskAddr, &Arc<Task>>,
+    at_root: &mut Vec<Frame>,
+) -> Vec<Arc<Task>> {
+    let mut parts = vec![Arc::clone(task)];
+    let mut seen: FxHashSet<TaskAddr> = FxHashSet::from_iter([task.addr]);
+    while let Some(last) = parts.last() {
+        let next = match last.awaited_by.as_slice() {
+            [] => break,
+            [one] => by_addr.get(one),
+            several => {
+                let words = format!("[awaited by {} tasks]", several.len());
+                at_root.push(Frame::words(crate::stack::FrameKind::Task, words));
+                break;
+            }
+        };
+        let Some(next) = next else { break };
+        if !seen.insert(next.addr) || parts.len() == MAX_AWAITERS {
+            let words = "[tasks that await each other]";
+            at_root.push(Frame::words(crate::stack::FrameKind::Task, words));
+            break;
+        }
+        parts.push(Arc::clone(next));
+    }
+    parts
+}
+
+/// The frames of all tasks that are on the loops' threads: of each those above its coroutine's, down
+/// to the next task's that it has started eagerly.
+fn on_threads(
+    kit: &mut Kit,
+    python: &Python,
+    memory: &dyn Memory,
+    threads: &FxHashMap<RemoteAddr, LoopThread>,
+    tasks: &FxHashSet<CoroutineAddr>,
+) -> OnThreads {
+    let mut all = OnThreads::default();
+    for thread in threads.values() {
+        let walked = stacks::walk_now(&mut kit.walker, memory, &python.plan, thread.state);
+        let Some(chain) = walked else { continue };
+        let mut first = 0;
+        let of_tasks = chain.generators.iter();
+        for generator in of_tasks.filter(|it| tasks.contains(&it.coroutine)) {
+            let part = chain.part(first, generator.frame);
+            all.insert(generator.coroutine, part);
+            first = generator.frame + 1;
+        }
+    }
+    all
+}
