@@ -104,10 +104,11 @@ def chain(coroutine):
     return found[::-1]
 
 
-def tell(awaiters, states):
+def tell(started, awaiters, states):
     """Of each task: its name, coroutine, chain, state and who awaits it."""
     tid = threading.get_native_id()
-    for task in asyncio.all_tasks():
+    # From 3.14 on asyncio itself does not show those of Python.
+    for task in asyncio.all_tasks() | {it for it in started.values() if not it.done()}:
         name = task.get_name()
         coroutine = task.get_coro()
         told.append({
@@ -115,7 +116,7 @@ def tell(awaiters, states):
             "coroutine": getattr(coroutine.cr_code, "co_qualname", coroutine.cr_code.co_name),
             "chain": chain(coroutine),
             "state": states.get(name, "waiting"),
-            "awaited_by": sorted(awaiters.get(name, [])),
+            "awaited_by": sorted(it for it in awaiters.get(name, []) if not started[it].done()),
             "tid": tid,
         })
 
@@ -154,10 +155,10 @@ async def idle():
         await asyncio.sleep(0)
     done = asyncio.Event()
     # By then this task waits as well.
-    loop.call_soon(lambda: (tell(awaiters, {}), settled.release()))
+    loop.call_soon(lambda: (tell(started, awaiters, {}), settled.release()))
     loops.append(done)
     await done.wait()
-    others = asyncio.all_tasks() - {me}
+    others = set(started.values()) - {me}
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
@@ -172,12 +173,12 @@ async def busy():
     asyncio.current_task().set_name("busy")
     await asyncio.sleep(0)
     there.set_result(None)
-    stands()
+    stands(started)
     await asyncio.gather(*started.values())
 
 
-def stands():
-    tell({}, {"busy": "running", "yields": "runnable", "woken": "runnable"})
+def stands(started):
+    tell(started, {}, {"busy": "running", "yields": "runnable", "woken": "runnable"})
     settled.release()
     stopped.wait()
 

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use tests::on_each;
 use tests::profiler;
-use tests::pythons::{self, Python};
-use tests::rung::{self, Rung, leave_out};
+use tests::pythons::Python;
+use tests::rung::Rung;
 use tests::target::Target;
 
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,6 +1,6 @@
 //! Who awaits a task.
 //!
-//! From 3.14 on it keeps that itself. Before, it is in what is to be called when the task is done:
+//! From 3.14 on a task of C keeps which others of C do. Else it is in what is to be called when the task is done:
 //! the method that wakes another task up, one of a `TaskGroup`, or a function of `gather`, `wait`
 //! or `shield` that has a future of its own in a cell, for which somebody waits in turn.
 
@@ -30,8 +30,10 @@ impl Eyes<'_> {
     }
 
     fn awaiters(&self, own: &Own, between: u32, found: &mut Vec<TaskAddr>) {
-        if self.layout.task.awaited_by.is_some() {
-            self.recorded(own, between, found);
+        let before = found.len();
+        self.recorded(own, between, found);
+        // If one of the two is of Python, asyncio keeps no record.
+        if found.len() > before {
             return;
         }
         let mut callbacks = vec![own.callback0];
@@ -51,7 +53,12 @@ impl Eyes<'_> {
             (one, false) => vec![one],
         };
         for one in all {
-            let _ = self.by_future(one, between, found);
+            match self.kind(one) {
+                Ok(kind) if kind.shape.is_task() => push(found, one),
+                _ => {
+                    let _ = self.by_future(one, between, found);
+                }
+            }
         }
     }
 
@@ -126,15 +133,10 @@ impl Eyes<'_> {
             return Ok(());
         }
         let kind = self.kind(future)?;
-        let is_recorded = self.layout.task.awaited_by.is_some();
-        match (kind.shape, between) {
-            (shape, _) if shape.is_task() && is_recorded => push(found, future),
-            (Shape::NativeFuture | Shape::PythonFuture, 1..) => {
-                if let Ok(own) = self.own(future, &kind) {
-                    self.awaiters(&own, between - 1, found);
-                }
-            }
-            _ => {}
+        if let (Shape::NativeFuture | Shape::PythonFuture, 1..) = (kind.shape, between)
+            && let Ok(own) = self.own(future, &kind)
+        {
+            self.awaiters(&own, between - 1, found);
         }
         Ok(())
     }

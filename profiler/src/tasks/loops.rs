@@ -13,8 +13,8 @@ use crate::words::{RemoteAddr, TaskAddr};
 
 /// The key of the loop in a thread's dict.
 const KEY: &str = "__asyncio_running_event_loop__";
-/// What holds the loop there, to 3.11.
-const HOLDER: &str = "_asyncio.RunningLoopHolder";
+/// How the type's name ends of what holds the loop there, to 3.11.
+const HOLDER: &str = "RunningLoopHolder";
 
 impl Eyes<'_> {
     /// The loop that runs in a thread.
@@ -56,7 +56,7 @@ impl Eyes<'_> {
             return Ok(None);
         };
         match &*self.kind(found)?.name {
-            HOLDER => self.first_word(found).map(Some),
+            name if name.ends_with(HOLDER) => self.first_word(found).map(Some),
             "NoneType" => Ok(None),
             _ => Ok(Some(found)),
         }
