@@ -58,6 +58,14 @@ word! {
     CodeAddr(u64), "{:#x}"
 }
 word! {
+    /// Address of a frame in the target: a `PyFrameObject` (to 3.10) or a `_PyInterpreterFrame`.
+    FrameAddr(u64), "{:#x}"
+}
+word! {
+    /// Address of a generator or coroutine in the target.
+    CoroutineAddr(u64), "{:#x}"
+}
+word! {
     /// Where a frame is in its code: `f_lasti` (to 3.10) or an instruction's address (3.11+).
     Instr(u64), "{:#x}"
 }
@@ -105,4 +113,11 @@ macro_rules! is_address {
         })+
     };
 }
-is_address!(ThreadStateAddr, InterpreterAddr, CodeAddr, PthreadId);
+is_address!(
+    ThreadStateAddr,
+    InterpreterAddr,
+    CodeAddr,
+    FrameAddr,
+    CoroutineAddr,
+    PthreadId
+);

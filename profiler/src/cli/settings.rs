@@ -151,6 +151,7 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
         },
         jitter: !args.no_jitter,
         follow: args.subprocesses,
+        generators: false,
         max_frames: args.max_depth,
         began: crate::sys::monotonic(),
         timeline: outputs.iter().any(|(_, format)| format.shows_time()),

@@ -47,6 +47,8 @@ pub struct RunSettings {
     pub max_frames: u32,
     /// Whether their children are targets too, those that are there and those to come.
     pub follow: bool,
+    /// Whether walks note whose generators and coroutines they meet, and the root frame.
+    pub generators: bool,
     /// Whether every sample's time is kept (for formats that show it).
     pub timeline: bool,
     /// When the program began, to tell how soon the first sample came.

@@ -19,9 +19,9 @@
 //! - `frameobject.h`
 
 use super::{
-    BytesFields, CodeFields, DictFields, DictKeysFields, ExcItemFields, FrameFields, GilFields,
-    InterpreterFields, Layout, LongFields, ObjectFields, PatchRange, RuntimeFields,
-    ThreadStateFields, TssFields, TypeFields, UnicodeFields,
+    BytesFields, CodeFields, DictFields, DictKeysFields, ExcItemFields, FrameFields,
+    GeneratorFields, GilFields, InterpreterFields, Layout, LongFields, ObjectFields, PatchRange,
+    RuntimeFields, ThreadStateFields, TssFields, TypeFields, UnicodeFields,
 };
 
 /// In the order of patch releases.
@@ -79,8 +79,11 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             previous: 8,
             instr: 56,
             owner: Some(70),
+            generator_owner: Some(1),
+            generator: None,
             shim_owner: Some(3),
         },
+        generator: GeneratorFields { frame: 72 },
         code: CodeFields {
             flags: 48,
             first_line: 68,

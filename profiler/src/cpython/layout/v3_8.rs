@@ -19,9 +19,9 @@
 //! - `frameobject.h`
 
 use super::{
-    BytesFields, CodeFields, DictFields, DictKeysFields, ExcItemFields, FrameFields, GilFields,
-    InterpreterFields, Layout, LongFields, ObjectFields, PatchRange, RuntimeFields,
-    ThreadStateFields, TssFields, TypeFields, UnicodeFields,
+    BytesFields, CodeFields, DictFields, DictKeysFields, ExcItemFields, FrameFields,
+    GeneratorFields, GilFields, InterpreterFields, Layout, LongFields, ObjectFields, PatchRange,
+    RuntimeFields, ThreadStateFields, TssFields, TypeFields, UnicodeFields,
 };
 
 /// In the order of patch releases.
@@ -79,8 +79,11 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             previous: 24,
             instr: 104,
             owner: None,
+            generator_owner: None,
+            generator: Some(96),
             shim_owner: None,
         },
+        generator: GeneratorFields { frame: 16 },
         code: CodeFields {
             flags: 36,
             first_line: 40,

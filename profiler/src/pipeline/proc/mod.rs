@@ -18,7 +18,7 @@ mod shares;
 
 use std::collections::BTreeMap;
 
-use profiler_common::plan::Plan;
+use profiler_common::plan::{PLAN_GENERATORS, Plan};
 use rustc_hash::FxHashMap;
 
 use super::{
@@ -146,7 +146,11 @@ impl Watch {
     fn read_as(&mut self, runtime: Runtime) {
         let wishes = Wishes {
             since: self.since,
-            flags: 0,
+            flags: if self.settings.generators {
+                PLAN_GENERATORS
+            } else {
+                0
+            },
             max_frames: self.settings.max_frames,
         };
         let memory = &self.attached.memory;
