@@ -4,6 +4,14 @@
 /// The field does not exist in this version.
 pub const NO_FIELD: u32 = u32::MAX;
 
+/// Note no generators.
+pub const GENERATORS_NONE: u32 = 0;
+/// A frame whose owner is `generator_owner` lies inside its generator, `generator` bytes from its
+/// beginning (3.11+).
+pub const GENERATORS_AROUND: u32 = 1;
+/// A frame's word at `generator` is the address of its generator, 0 for none (to 3.10).
+pub const GENERATORS_POINTED: u32 = 2;
+
 /// How to walk the frame chain. Offsets in bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +42,17 @@ pub struct WalkPlan {
     pub max_frames: u32,
     /// Bits of the code pointer to keep: 3.14+ tags the low two.
     pub code_mask: u64,
+    /// One of the `GENERATORS_` constants: how to tell whose frame a generator's is.
+    pub generators: u32,
+    /// Where they meet: in the generator or in the frame, as `generators` says.
+    pub generator: u32,
+    /// The owner of a frame that lies in a generator, for [`GENERATORS_AROUND`].
+    pub generator_owner: u32,
+    /// Padding, zero.
+    pub _pad: u32,
 }
 
-const _: () = assert!(size_of::<WalkPlan>() == 56);
+const _: () = assert!(size_of::<WalkPlan>() == 72);
 
 /// Most hops there can be from the TLS base to the thread state.
 pub const MAX_HOPS: usize = 3;
@@ -108,6 +124,8 @@ pub const PLAN_NO_WALK: u32 = 1 << 0;
 pub const PLAN_NO_PYTHON: u32 = 1 << 1;
 /// Children become targets at their birth, with this plan: a fork keeps all addresses.
 pub const PLAN_FOLLOW: u32 = 1 << 2;
+/// A walk notes whose generators it meets, and the root frame: what tells tasks and greenlets.
+pub const PLAN_GENERATORS: u32 = 1 << 3;
 
 /// Most processes that are targets at one time.
 pub const MAX_PLANS: u32 = 1024;
@@ -134,7 +152,7 @@ pub struct Plan {
     pub flag: FlagPlan,
 }
 
-const _: () = assert!(size_of::<Plan>() == 184);
+const _: () = assert!(size_of::<Plan>() == 200);
 
 /// Key of the map `STATES`: whose TLS base it is.
 #[repr(C)]

@@ -1,9 +1,10 @@
 //! The records of the ring. Each begins with a [`RecordHead`]; numbers are little-endian, as
 //! the machine writes them.
 
-use crate::walk::MAX_FRAMES;
+use crate::walk::{MAX_FRAMES, MAX_GENERATORS};
 
-/// A tick that landed on a thread of a target: [`SampleRecord`], then its frames.
+/// A tick that landed on a thread of a target: [`SampleRecord`], then its frames, then its
+/// generators.
 pub const KIND_SAMPLE: u32 = 1;
 /// A process or thread appeared: [`LifeRecord`].
 pub const KIND_FORK: u32 = 2;
@@ -56,7 +57,8 @@ pub const FLAG_EXCEPTION_KNOWN: u32 = 1 << 9;
 /// The thread was in an `except` or `finally` block.
 pub const FLAG_EXCEPTION_HANDLED: u32 = 1 << 10;
 
-/// The fixed part of a sample; `frames` entries of [`crate::walk::RawFrame`] follow.
+/// The fixed part of a sample; `frames` entries of [`crate::walk::RawFrame`] follow, and
+/// `generators` entries of [`crate::walk::RawGenerator`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleRecord {
@@ -93,12 +95,18 @@ pub struct SampleRecord {
     pub leaf_frames: u32,
     /// The system call's first two arguments while in one.
     pub syscall_args: [u64; 2],
+    /// Address of the last frame that the walk followed; 0 when nobody asked.
+    pub root_frame: u64,
+    /// Generators that follow the frames, those nearest the leaf.
+    pub generators: u32,
+    /// Generators of the chain for which there was no room.
+    pub generators_missing: u32,
 }
 
-const _: () = assert!(size_of::<SampleRecord>() == 120);
+const _: () = assert!(size_of::<SampleRecord>() == 136);
 
 /// The largest record there can be.
-pub const MAX_RECORD_BYTES: usize = size_of::<SampleRecord>() + MAX_FRAMES * 16;
+pub const MAX_RECORD_BYTES: usize = size_of::<SampleRecord>() + (MAX_FRAMES + MAX_GENERATORS) * 16;
 
 /// It was the last thread of its process that begins to end or, for [`KIND_GONE`], has ended: the
 /// process is over.

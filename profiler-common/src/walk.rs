@@ -6,13 +6,18 @@
 //! leads back into the chain, at a pointer that cannot be one.
 //!
 //! It knows no names and reads no code objects: a frame is a pair of numbers.
+//!
+//! If the plan asks for it, it notes beside the frames which of them are a generator's (or a
+//! coroutine's, which to a frame is the same), and the last frame of all.
 
-use crate::plan::{NO_FIELD, WalkPlan};
+use crate::plan::{GENERATORS_NONE, GENERATORS_POINTED, NO_FIELD, WalkPlan};
 
 /// Most frames a record keeps: half from the leaf, half from the root when the chain is longer.
 pub const MAX_FRAMES: usize = 512;
 /// Most frames a walk follows before it gives up reaching the root.
 pub const MAX_WALK: u32 = 4096;
+/// Most generators a walk notes, from the leaf on.
+pub const MAX_GENERATORS: usize = 64;
 
 /// Words of a [`Block`].
 pub const BLOCK_WORDS: usize = 32;
@@ -49,6 +54,20 @@ pub struct RawFrame {
 }
 
 const _: () = assert!(size_of::<RawFrame>() == 16);
+
+/// A frame that is a generator's, as the chain has it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RawGenerator {
+    /// Address of the generator or coroutine.
+    pub generator: u64,
+    /// How many frames the chain had before this one: its index from the leaf, before the cut.
+    pub frame: u32,
+    /// Padding, zero.
+    pub _pad: u32,
+}
+
+const _: () = assert!(size_of::<RawGenerator>() == 16);
 
 /// A small piece of the target, addressed by byte offsets that cannot leave it.
 #[repr(C)]
@@ -105,6 +124,12 @@ pub struct Walked {
     pub leaf: u32,
     /// Kept frames in all. Those after the leaf end are a ring of the last ones seen.
     pub kept: u32,
+    /// Generators that were noted.
+    pub generators: u32,
+    /// Generators for which there was no room.
+    pub generators_missing: u32,
+    /// Address of the last frame that was followed; 0 when nobody asked.
+    pub root: u64,
 }
 
 impl Walked {
@@ -116,6 +141,9 @@ impl Walked {
             depth: 0,
             leaf: 0,
             kept: 0,
+            generators: 0,
+            generators_missing: 0,
+            root: 0,
         }
     }
 }
@@ -209,6 +237,34 @@ pub struct Chain {
     /// Where in the root end's ring the next frame goes.
     ring: u32,
     end: u32,
+    /// Generators met, those without room included.
+    generators: u32,
+    _pad_2: u32,
+    /// The last frame noted.
+    root: u64,
+}
+
+/// What is kept of a frame.
+#[inline(always)]
+pub fn frame_of(plan: &WalkPlan, block: &Block) -> RawFrame {
+    RawFrame {
+        code: block.u64(plan.frame_code) & plan.code_mask,
+        instr: if plan.instr_bytes == 4 {
+            i64::from(block.u32(plan.frame_instr) as i32) as u64
+        } else {
+            block.u64(plan.frame_instr)
+        },
+    }
+}
+
+/// Who owns a frame; 0 before 3.11.
+#[inline(always)]
+pub fn owner_of(plan: &WalkPlan, block: &Block) -> u32 {
+    if plan.frame_owner == NO_FIELD {
+        0
+    } else {
+        u32::from(block.u8(plan.frame_owner))
+    }
 }
 
 impl Chain {
@@ -228,6 +284,9 @@ impl Chain {
             half: (plan.max_frames / 2).clamp(1, MAX_FRAMES as u32 / 2),
             ring: 0,
             end: END_TOO_DEEP,
+            generators: 0,
+            _pad_2: 0,
+            root: 0,
         }
     }
 
@@ -241,6 +300,7 @@ impl Chain {
         reader: &mut R,
         block: &mut Block,
         frames: &mut [RawFrame; MAX_FRAMES],
+        generators: &mut [RawGenerator; MAX_GENERATORS],
     ) -> bool {
         let frame = self.frame;
         if frame == 0 {
@@ -267,20 +327,11 @@ impl Chain {
             return self.stop(END_UNREADABLE);
         }
         self.frame = block.u64(plan.frame_previous);
-        let owner = if plan.frame_owner == NO_FIELD {
-            0
-        } else {
-            u32::from(block.u8(plan.frame_owner))
-        };
+        let owner = owner_of(plan, block);
         if owner >= plan.shim_owner {
             return self.entered();
         }
         let entry = plan.frame_entry != NO_FIELD && block.u8(plan.frame_entry) != 0;
-        let instr = if plan.instr_bytes == 4 {
-            i64::from(block.u32(plan.frame_instr) as i32) as u64
-        } else {
-            block.u64(plan.frame_instr)
-        };
         let slot = if self.depth < self.half {
             self.depth
         } else {
@@ -292,12 +343,43 @@ impl Chain {
             };
             slot
         };
-        frames[slot as usize & (MAX_FRAMES - 1)] = RawFrame {
-            code: block.u64(plan.frame_code) & plan.code_mask,
-            instr,
-        };
+        frames[slot as usize & (MAX_FRAMES - 1)] = frame_of(plan, block);
+        if plan.generators != GENERATORS_NONE {
+            self.note(frame, owner, block, generators);
+        }
         self.depth += 1;
         !entry || self.entered()
+    }
+
+    /// Note the frame in `block`, which is the last one so far, and whose generator it is.
+    #[inline(always)]
+    fn note(
+        &mut self,
+        frame: u64,
+        owner: u32,
+        block: &Block,
+        generators: &mut [RawGenerator; MAX_GENERATORS],
+    ) {
+        self.root = frame;
+        let plan = &self.plan;
+        let generator = if plan.generators == GENERATORS_POINTED {
+            block.u64(plan.generator)
+        } else if owner == plan.generator_owner {
+            frame.wrapping_sub(u64::from(plan.generator))
+        } else {
+            0
+        };
+        if generator == 0 {
+            return;
+        }
+        if self.generators < MAX_GENERATORS as u32 {
+            generators[self.generators as usize & (MAX_GENERATORS - 1)] = RawGenerator {
+                generator,
+                frame: self.depth,
+                _pad: 0,
+            };
+        }
+        self.generators += 1;
     }
 
     /// The run of frames ends here, entered from C: `frame` is its caller.
@@ -330,6 +412,8 @@ impl Chain {
         self.depth = 0;
         self.ring = 0;
         self.remembered = 0;
+        self.generators = 0;
+        self.root = 0;
         true
     }
 
@@ -337,6 +421,11 @@ impl Chain {
     #[inline(always)]
     pub fn walked(&self) -> Walked {
         let both = self.half * 2;
+        let noted = if self.generators < MAX_GENERATORS as u32 {
+            self.generators
+        } else {
+            MAX_GENERATORS as u32
+        };
         Walked {
             end: self.end,
             depth: self.depth,
@@ -346,6 +435,9 @@ impl Chain {
                 self.half
             },
             kept: if self.depth < both { self.depth } else { both },
+            generators: noted,
+            generators_missing: self.generators - noted,
+            root: self.root,
         }
     }
 }
@@ -357,18 +449,19 @@ const fn is_user_address(addr: u64) -> bool {
     addr >= 1 << 16 && addr < 1 << 47
 }
 
-/// Follow the chain from `first` to its root and keep both ends in `frames`: the driver for all
-/// who have a plain loop.
+/// Follow the chain from `first` to its root and keep both ends in `frames`, and what generators
+/// they are in `generators`: the driver for all who have a plain loop.
 pub fn walk<R: Reader>(
     reader: &mut R,
     plan: &WalkPlan,
     first: First,
     block: &mut Block,
     frames: &mut [RawFrame; MAX_FRAMES],
+    generators: &mut [RawGenerator; MAX_GENERATORS],
 ) -> Walked {
     let mut chain = Chain::start(plan, first);
     for _ in 0..MAX_WALK {
-        if !chain.step(reader, block, frames) {
+        if !chain.step(reader, block, frames, generators) {
             break;
         }
     }
@@ -388,4 +481,4 @@ pub fn root_start(depth: u32, leaf: u32, kept: u32) -> u32 {
 }
 
 #[cfg(feature = "user")]
-crate::pod!(RawFrame, Block);
+crate::pod!(RawFrame, RawGenerator, Block);

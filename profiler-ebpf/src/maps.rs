@@ -12,7 +12,7 @@ use profiler_common::{
     offsets::{KernelOffsets, NO_FIELD, Settings},
     plan::{MAX_PLANS, Plan, StateKey},
     record::{LifeRecord, SampleRecord},
-    walk::{Block, Chain, MAX_FRAMES, RawFrame},
+    walk::{Block, Chain, MAX_FRAMES, MAX_GENERATORS, RawFrame, RawGenerator},
 };
 
 /// Where the running kernel keeps its fields; user space fills it in before the load.
@@ -138,13 +138,16 @@ pub struct Namespace {
     pub level: u64,
 }
 
-/// A sample with room for all its frames, and a block to read the target into.
+/// A sample with room for all its frames and generators, and what a walk needs: a block to read
+/// the target into, and where the generators are noted until it is known where the frames end.
 #[repr(C)]
 pub struct Scratch {
     pub record: SampleRecord,
     pub frames: [RawFrame; MAX_FRAMES],
+    pub behind_frames: [RawGenerator; MAX_GENERATORS],
     pub block: Block,
     pub chain: Chain,
+    pub generators: [RawGenerator; MAX_GENERATORS],
 }
 
 /// This CPU's counters.
@@ -173,14 +176,14 @@ fn wake_flags() -> u64 {
 
 /// Send `bytes` of a sample.
 #[inline(always)]
-pub fn send_sample(scratch: *mut Scratch, bytes: u32) -> bool {
-    // SAFETY: `bytes` is at most the size of record and frames (the caller bounds it), which
-    // are contiguous in `Scratch`; the helper copies and keeps nothing.
+pub fn send_sample(scratch: *mut Scratch, bytes: u64) -> bool {
+    // SAFETY: `bytes` is at most the size of record, frames and generators (the caller bounds it),
+    // which are contiguous in `Scratch`; the helper copies and keeps nothing.
     let sent = unsafe {
         aya_ebpf::helpers::bpf_ringbuf_output(
             core::ptr::from_ref(&RING).cast_mut().cast(),
             scratch.cast(),
-            u64::from(bytes),
+            bytes,
             wake_flags(),
         )
     };

@@ -6,7 +6,10 @@
 use aya_ebpf::helpers;
 use profiler_common::{
     plan::Plan,
-    walk::{self, BLOCK_BYTES, Block, Chain, MAX_WALK, Reader, Walked},
+    walk::{
+        self, BLOCK_BYTES, Block, Chain, MAX_FRAMES, MAX_GENERATORS, MAX_WALK, RawFrame,
+        RawGenerator, Reader, Walked,
+    },
 };
 
 use crate::maps::{SCRATCH, Scratch};
@@ -91,8 +94,39 @@ extern "C" fn walk_step() -> u32 {
     };
     // SAFETY: the CPU's own scratch memory; the tick that called holds no reference into it.
     let scratch = unsafe { &mut *scratch };
-    let goes_on = scratch
-        .chain
-        .step(&mut CurrentMemory, &mut scratch.block, &mut scratch.frames);
+    let goes_on = scratch.chain.step(
+        &mut CurrentMemory,
+        &mut scratch.block,
+        &mut scratch.frames,
+        &mut scratch.generators,
+    );
     u32::from(!goes_on)
+}
+
+const _: () = assert!(size_of::<RawFrame>() == size_of::<RawGenerator>());
+
+/// Put the first `generators` of the scratch memory behind its first `frames` frames, where the
+/// record has them; how many it put there. For the verifier, a function by itself like the walk's.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn put_generators(frames: u64, generators: u64) -> u64 {
+    let Some(scratch) = SCRATCH.get_ptr_mut(0) else {
+        return 0;
+    };
+    if frames > MAX_FRAMES as u64 {
+        return 0;
+    }
+    // SAFETY: the CPU's own scratch memory; what is behind all the frames has room for all the
+    // generators, so behind fewer of them there is no less.
+    unsafe {
+        let from = (&raw const (*scratch).generators).cast::<RawGenerator>();
+        let to = (&raw mut (*scratch).frames).cast::<RawGenerator>();
+        let to = to.add(frames as usize);
+        let mut put = 0;
+        while put < MAX_GENERATORS as u64 && put < generators {
+            *to.add(put as usize) = *from.add(put as usize);
+            put += 1;
+        }
+        put
+    }
 }

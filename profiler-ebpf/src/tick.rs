@@ -4,8 +4,8 @@ use aya_ebpf::{helpers, programs::PerfEventContext};
 use profiler_common::{
     loss::{Counters, NO_SCRATCH, RING_FULL},
     plan::{PLAN_NO_PYTHON, PLAN_NO_WALK, Plan},
-    record::{FLAG_IN_KERNEL, KIND_SAMPLE, RecordHead, SampleRecord},
-    walk::{END_NO_THREAD_STATE, END_NOT_TRIED, MAX_FRAMES, RawFrame, Walked},
+    record::{FLAG_IN_KERNEL, KIND_SAMPLE, MAX_RECORD_BYTES, RecordHead, SampleRecord},
+    walk::{END_NO_THREAD_STATE, END_NOT_TRIED, RawFrame, RawGenerator, Walked},
 };
 
 use crate::{
@@ -142,15 +142,21 @@ fn sample(
     record.depth = walked.depth;
     record.leaf_frames = walked.leaf;
     record.frames = walked.kept;
-    const HEAD: u32 = size_of::<SampleRecord>() as u32;
-    const FRAME: u32 = size_of::<RawFrame>() as u32;
-    let kept = if walked.kept > MAX_FRAMES as u32 {
-        MAX_FRAMES as u32
-    } else {
-        walked.kept
-    };
-    let bytes = HEAD + kept * FRAME;
-    record.head.bytes = bytes;
+    record.root_frame = walked.root;
+    record.generators_missing = walked.generators_missing;
+    const HEAD: u64 = size_of::<SampleRecord>() as u64;
+    const FRAME: u64 = size_of::<RawFrame>() as u64;
+    const GENERATOR: u64 = size_of::<RawGenerator>() as u64;
+    let kept = u64::from(walked.kept);
+    let mut bytes = HEAD + kept * FRAME;
+    if walked.generators != 0 {
+        let put = pychain::put_generators(kept, walked.generators.into());
+        record.generators = put as u32;
+        bytes += put * GENERATOR;
+    }
+    // It is no more anyway; the verifier wants to see it.
+    let bytes = bytes.min(MAX_RECORD_BYTES as u64);
+    record.head.bytes = bytes as u32;
     if maps::send_sample(scratch, bytes) {
         counters.samples += u64::from(periods);
     } else {

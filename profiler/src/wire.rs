@@ -12,12 +12,20 @@ use profiler_common::{
         FLAG_STATE_FROM_TLS, KIND_EXEC, KIND_EXIT, KIND_FORK, KIND_GONE, KIND_SAMPLE, LIFE_LAST,
         LIFE_REPLACED, LifeRecord, RecordHead, SampleRecord,
     },
-    walk::{MAX_FRAMES, RawFrame},
+    walk::{MAX_FRAMES, MAX_GENERATORS, RawFrame, RawGenerator},
 };
 
 use crate::words::{
-    Cpu, DurationNs, Generation, MonotonicNs, Pid, PthreadId, RemoteAddr, ThreadStateAddr, Tid,
+    Cpu, DurationNs, FrameAddr, Generation, MonotonicNs, Pid, PthreadId, RemoteAddr,
+    ThreadStateAddr, Tid,
 };
+
+/// Where each field lies; the structures are `repr(C)`, so the compiler says.
+macro_rules! at {
+    ($record:ty, $field:ident) => {
+        std::mem::offset_of!($record, $field)
+    };
+}
 
 /// What the kernel told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,8 +169,15 @@ pub struct Tick {
     pub depth: u32,
     /// How many of `frames` are the leaf end.
     pub leaf_frames: u32,
+    /// The last frame that the walk followed, the chain's root if it came to that; none when
+    /// nobody asked.
+    pub root: Option<FrameAddr>,
+    /// Generators of the chain for which there was no room.
+    pub generators_missing: u32,
     flags: u32,
-    frames: Bytes,
+    frame_count: u32,
+    /// The frames, then the generators.
+    body: Bytes,
 }
 
 impl Tick {
@@ -211,22 +226,41 @@ impl Tick {
     /// How many frames came along.
     #[must_use]
     pub const fn frame_count(&self) -> usize {
-        self.frames.len() / size_of::<RawFrame>()
+        self.frame_count as usize
     }
 
     /// The frames as bytes, which tell one chain from another.
     #[must_use]
     pub fn frame_bytes(&self) -> &[u8] {
-        &self.frames
+        self.halves().0
+    }
+
+    fn halves(&self) -> (&[u8], &[u8]) {
+        let frames = self.frame_count() * size_of::<RawFrame>();
+        self.body
+            .split_at_checked(frames)
+            .unwrap_or((&self.body, &[]))
     }
 
     /// The frames as they came: the leaf end, then the ring of the root end.
     pub fn frames(&self) -> impl Iterator<Item = RawFrame> {
-        self.frames
+        self.frame_bytes()
             .chunks_exact(size_of::<RawFrame>())
             .map(|bytes| RawFrame {
                 code: u64_at(bytes, 0),
                 instr: u64_at(bytes, 8),
+            })
+    }
+
+    /// Which frames are a generator's or coroutine's, leaf first; none when nobody asked.
+    pub fn generators(&self) -> impl Iterator<Item = RawGenerator> {
+        self.halves()
+            .1
+            .chunks_exact(size_of::<RawGenerator>())
+            .map(|bytes| RawGenerator {
+                generator: u64_at(bytes, at!(RawGenerator, generator)),
+                frame: u32_at(bytes, at!(RawGenerator, frame)),
+                _pad: 0,
             })
     }
 }
@@ -247,6 +281,8 @@ pub enum WireError {
     UnknownKind(u32),
     /// More frames than a record may have.
     TooManyFrames(u32),
+    /// More generators than a record may have.
+    TooManyGenerators(u32),
 }
 
 impl fmt::Display for WireError {
@@ -258,6 +294,7 @@ impl fmt::Display for WireError {
             }
             Self::UnknownKind(kind) => write!(f, "record of unknown kind {kind}"),
             Self::TooManyFrames(frames) => write!(f, "record with {frames} frames"),
+            Self::TooManyGenerators(number) => write!(f, "record with {number} generators"),
         }
     }
 }
@@ -276,13 +313,6 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
         .get(at..at + 8)
         .and_then(|word| word.try_into().ok())
         .map_or(0, u64::from_le_bytes)
-}
-
-/// Where each field lies; the structures are `repr(C)`, so the compiler says.
-macro_rules! at {
-    ($record:ty, $field:ident) => {
-        std::mem::offset_of!($record, $field)
-    };
 }
 
 /// Decode one record.
@@ -362,7 +392,13 @@ fn tick(bytes: &Bytes, time: MonotonicNs, pid: Pid, tid: Tid) -> Result<Tick, Wi
     if frames as usize > MAX_FRAMES {
         return Err(WireError::TooManyFrames(frames));
     }
-    let expected = HEAD + frames as usize * size_of::<RawFrame>();
+    let generators = u32_at(bytes, at!(SampleRecord, generators));
+    if generators as usize > MAX_GENERATORS {
+        return Err(WireError::TooManyGenerators(generators));
+    }
+    let expected = HEAD
+        + frames as usize * size_of::<RawFrame>()
+        + generators as usize * size_of::<RawGenerator>();
     if expected != has {
         return Err(WireError::LengthMismatch {
             says: expected as u32,
@@ -396,79 +432,15 @@ fn tick(bytes: &Bytes, time: MonotonicNs, pid: Pid, tid: Tid) -> Result<Tick, Wi
         walk_end: u32_at(bytes, at!(SampleRecord, walk_end)),
         depth: u32_at(bytes, at!(SampleRecord, depth)),
         leaf_frames: u32_at(bytes, at!(SampleRecord, leaf_frames)).min(frames),
+        root: Some(u64_at(bytes, at!(SampleRecord, root_frame)))
+            .filter(|addr| *addr != 0)
+            .map(FrameAddr),
+        generators_missing: u32_at(bytes, at!(SampleRecord, generators_missing)),
         flags,
-        frames: bytes.slice(HEAD..),
+        frame_count: frames,
+        body: bytes.slice(HEAD..),
     })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record(kind: u32, bytes: u32, extra: &[(usize, u32)], length: usize) -> Bytes {
-        let mut raw = vec![0u8; length];
-        let mut put = |at: usize, value: u32| raw[at..at + 4].copy_from_slice(&value.to_le_bytes());
-        put(at!(RecordHead, kind), kind);
-        put(at!(RecordHead, bytes), bytes);
-        for &(at, value) in extra {
-            put(at, value);
-        }
-        Bytes::from(raw)
-    }
-
-    #[test]
-    fn what_is_no_record_is_a_typed_error() {
-        let frames = at!(SampleRecord, frames);
-        let cases = [
-            (Bytes::new(), WireError::TooShort(0)),
-            (record(1, 24, &[], 24), WireError::TooShort(24)),
-            (record(2, 24, &[], 24), WireError::TooShort(24)),
-            (
-                record(1, 100, &[], 96),
-                WireError::LengthMismatch { says: 100, has: 96 },
-            ),
-            (record(9, 80, &[], 80), WireError::UnknownKind(9)),
-            (
-                record(1, 120, &[(frames, 1)], 120),
-                WireError::LengthMismatch {
-                    says: 136,
-                    has: 120,
-                },
-            ),
-            (
-                record(1, 120, &[(frames, u32::MAX)], 120),
-                WireError::TooManyFrames(u32::MAX),
-            ),
-        ];
-        for (bytes, expected) in cases {
-            assert_eq!(decode(&bytes), Err(expected));
-        }
-    }
-
-    #[test]
-    fn a_sample_keeps_its_frames() {
-        let frames = at!(SampleRecord, frames);
-        let leaf = at!(SampleRecord, leaf_frames);
-        let flags = at!(SampleRecord, flags);
-        let bytes = record(
-            KIND_SAMPLE,
-            152,
-            &[
-                (frames, 2),
-                (leaf, 7),
-                (flags, FLAG_GIL_KNOWN | FLAG_GIL_HELD),
-                (120, 5),
-                (136, 6),
-            ],
-            152,
-        );
-        let Ok(Event::Tick(tick)) = decode(&bytes) else {
-            panic!("no tick")
-        };
-        let codes: Vec<u64> = tick.frames().map(|frame| frame.code).collect();
-        assert_eq!(codes, [5, 6]);
-        assert_eq!(tick.leaf_frames, 2, "a forged leaf count is bounded");
-        assert_eq!(tick.holds_gil(), Some(true));
-        assert_eq!(tick.collecting(), None);
-    }
-}
+mod tests;

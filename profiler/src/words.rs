@@ -58,7 +58,11 @@ word! {
     CodeAddr(u64), "{:#x}"
 }
 word! {
-    /// Address of a coroutine (or of a generator that serves as one) in the target.
+    /// Address of a frame in the target: a `PyFrameObject` (to 3.10) or a `_PyInterpreterFrame`.
+    FrameAddr(u64), "{:#x}"
+}
+word! {
+    /// Address of a coroutine, or of another generator, in the target.
     CoroutineAddr(u64), "{:#x}"
 }
 word! {
@@ -117,7 +121,8 @@ is_address!(
     ThreadStateAddr,
     InterpreterAddr,
     CodeAddr,
-    PthreadId,
+    FrameAddr,
     CoroutineAddr,
-    TaskAddr
+    TaskAddr,
+    PthreadId
 );

@@ -38,14 +38,17 @@ def wires():
     for name, kind in [("fork", 2), ("exec", 3), ("exit", 4), ("gone", 5)]:
         seed("wire", name, record(kind, struct.pack("<IIQ", 42, 0, 12345)))
     seed("wire", "end-of-time", record(2, struct.pack("<IIQ", 42, 0, 0), 2**64 - 1))
-    for frames in (0, 3):
+    for frames, generators in ((0, 0), (3, 0), (3, 2)):
         fixed = struct.pack(
-            "<IIQQQQQQIiIIII",
+            "<IIQQQQQQIiIIIIQQQII",
             1, 1, 0x401000, 0x7FFD0000, 0x7F0000000740, 0x7F0000001000, 5, 99999,
-            0x7F, 202, 0, frames, frames + 5, 1,
+            0x7F, 202, 0, frames, frames + 5, 1, 7, 8,
+            0x7F0000002000 if generators else 0, generators, generators,
         )
         body = fixed + b"".join(struct.pack("<QQ", 0x1000 + n, n) for n in range(frames))
-        seed("wire", "sample-%d" % frames, record(1, body))
+        body += b"".join(struct.pack("<QQ", 0x2000 + 8 * n, 2 * n) for n in range(generators))
+        name = "sample-%d" % frames + ("-of-%d" % generators if generators else "")
+        seed("wire", name, record(1, body))
 
 
 def line_tables():

@@ -39,6 +39,7 @@ const SCRIPTS: &[(&str, &str)] = &[
         "collect_beside.py",
         include_str!("../targets/collect_beside.py"),
     ),
+    ("coroutines.py", include_str!("../targets/coroutines.py")),
     ("count_work.py", include_str!("../targets/count_work.py")),
     ("crowd.py", include_str!("../targets/crowd.py")),
     ("deny_call.py", include_str!("../targets/deny_call.py")),

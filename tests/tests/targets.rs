@@ -89,6 +89,7 @@ fn all_of(python: &Python) -> Result<()> {
     check(python, "sleepers.py", &["100"]).context("sleepers")?;
     check(python, "two_spinners.py", &[]).context("two_spinners")?;
     check(python, "generators.py", &[]).context("generators")?;
+    check(python, "coroutines.py", &[]).context("coroutines")?;
     check(python, "gil_waiters.py", &[]).context("gil_waiters")?;
     check(python, "exceptions.py", &[]).context("exceptions")?;
     check(python, "blocked_threads.py", &[]).context("blocked_threads")?;

@@ -3,14 +3,15 @@
 //! Not here: anything about names or objects.
 
 use profiler_common::plan::{
-    FlagPlan, GIL_BY_HOLDER, GIL_BY_WORD, GIL_UNKNOWN, MAX_HOPS, NO_FIELD, PLAN_NO_PYTHON, Plan,
-    StatePlan, WalkPlan,
+    FlagPlan, GENERATORS_AROUND, GENERATORS_NONE, GENERATORS_POINTED, GIL_BY_HOLDER, GIL_BY_WORD,
+    GIL_UNKNOWN, MAX_HOPS, NO_FIELD, PLAN_GENERATORS, PLAN_NO_PYTHON, Plan, StatePlan, WalkPlan,
 };
 use profiler_common::walk::BLOCK_BYTES;
 
 use super::find::Libc;
+use super::layout::Layout;
 use super::runtime::Runtime;
-use super::version::Build;
+use super::version::{Build, Version};
 use crate::target::Memory;
 use crate::words::MonotonicNs;
 
@@ -47,6 +48,10 @@ pub const fn plan_without_python(wishes: Wishes) -> Plan {
             shim_owner: NO_FIELD,
             max_frames: wishes.max_frames,
             code_mask: u64::MAX,
+            generators: GENERATORS_NONE,
+            generator: 0,
+            generator_owner: 0,
+            _pad: 0,
         },
         state: StatePlan {
             hops: [0; MAX_HOPS],
@@ -76,7 +81,7 @@ pub const fn plan_without_python(wishes: Wishes) -> Plan {
 /// The plan for a runtime; none when its own table puts a field where one read does not reach.
 #[must_use]
 pub fn plan(runtime: &Runtime, memory: &dyn Memory, wishes: Wishes) -> Option<Plan> {
-    let walk = walk_plan(runtime, wishes.max_frames)?;
+    let walk = walk_plan(runtime.layout(), runtime.version(), wishes)?;
     let flag = flag_plan(runtime, memory);
     let state = state_plan(runtime, memory, &walk, &flag)?;
     Some(Plan {
@@ -97,12 +102,18 @@ fn reach(offsets: &[u32]) -> Option<u32> {
     (bytes <= BLOCK_BYTES).then_some(bytes)
 }
 
-fn walk_plan(runtime: &Runtime, max_frames: u32) -> Option<WalkPlan> {
-    let layout = runtime.layout();
+pub(crate) fn walk_plan(layout: &Layout, version: Version, wishes: Wishes) -> Option<WalkPlan> {
     let fields = &layout.frame;
     let owner = fields.owner.unwrap_or(NO_FIELD);
     let entry = fields.entry.unwrap_or(NO_FIELD);
-    if [fields.code, fields.previous].iter().any(|o| o % 8 != 0) {
+    let (generators, generator) = generator_plan(layout, wishes);
+    let pointed = if generators == GENERATORS_POINTED {
+        generator
+    } else {
+        NO_FIELD
+    };
+    let words = [fields.code, fields.previous, pointed];
+    if words.iter().any(|o| *o != NO_FIELD && o % 8 != 0) {
         return None;
     }
     Some(WalkPlan {
@@ -110,21 +121,43 @@ fn walk_plan(runtime: &Runtime, max_frames: u32) -> Option<WalkPlan> {
         cframe_current: fields.cframe_current.unwrap_or(NO_FIELD),
         cframe_previous: fields.cframe_previous.unwrap_or(NO_FIELD),
         frame_entry: entry,
-        frame_bytes: reach(&[fields.code, fields.previous, fields.instr, owner, entry])?,
+        frame_bytes: reach(&[
+            fields.code,
+            fields.previous,
+            fields.instr,
+            owner,
+            entry,
+            pointed,
+        ])?,
         frame_code: fields.code,
         frame_previous: fields.previous,
         frame_instr: fields.instr,
         instr_bytes: if fields.owner.is_some() { 8 } else { 4 },
         frame_owner: owner,
         shim_owner: fields.shim_owner.unwrap_or(NO_FIELD),
-        max_frames,
+        max_frames: wishes.max_frames,
         // From 3.14 on `f_executable` is a tagged reference, whose low two bits are flags.
-        code_mask: if runtime.version().is_at_least(14) {
+        code_mask: if version.is_at_least(14) {
             !3
         } else {
             u64::MAX
         },
+        generators,
+        generator,
+        generator_owner: fields.generator_owner.unwrap_or(0),
+        _pad: 0,
     })
+}
+
+/// How a walk is to tell generators, if it is asked to, and at which offset.
+fn generator_plan(layout: &Layout, wishes: Wishes) -> (u32, u32) {
+    if wishes.flags & PLAN_GENERATORS == 0 {
+        return (GENERATORS_NONE, 0);
+    }
+    match layout.frame.generator {
+        Some(generator) => (GENERATORS_POINTED, generator),
+        None => (GENERATORS_AROUND, layout.generator.frame),
+    }
 }
 
 fn flag_plan(runtime: &Runtime, memory: &dyn Memory) -> FlagPlan {

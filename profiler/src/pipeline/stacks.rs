@@ -165,7 +165,8 @@ impl Stacks {
         let stack = intern(builder, &frames, collecting, &[]);
         let id = ChainId(self.known.len() as u32);
         self.known.push(Known {
-            chain,
+            // What was noted beside the frames is other the next time that they come.
+            chain: chain.without_notes(),
             collecting,
             stack,
             touched: true,

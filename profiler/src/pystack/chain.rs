@@ -8,12 +8,13 @@ use std::fmt;
 use profiler_common::plan::{NO_FIELD, Plan};
 use profiler_common::walk::{
     BLOCK_BYTES, BLOCK_WORDS, Block, END_BAD_POINTER, END_COMPLETE, END_CYCLE, END_NO_FRAME,
-    END_NO_THREAD_STATE, END_NOT_TRIED, END_TOO_DEEP, END_UNREADABLE, MAX_FRAMES, RawFrame, Reader,
-    Walked, first_frame, root_start, walk,
+    END_NO_THREAD_STATE, END_NOT_TRIED, END_TOO_DEEP, END_UNREADABLE, First, MAX_FRAMES,
+    MAX_GENERATORS, RawFrame, RawGenerator, Reader, Walked, first_frame, frame_of, owner_of,
+    root_start, walk,
 };
 
 use crate::target::Memory;
-use crate::words::{RemoteAddr, ThreadStateAddr};
+use crate::words::{CoroutineAddr, FrameAddr, RemoteAddr, ThreadStateAddr};
 
 /// How a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,6 +98,8 @@ impl fmt::Display for ChainEnd {
     }
 }
 
+impl std::error::Error for ChainEnd {}
+
 /// A frame chain, leaf first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
@@ -108,6 +111,30 @@ pub struct Chain {
     pub missing: u32,
     /// How the walk ended.
     pub end: ChainEnd,
+    /// Which frames are a generator's, leaf first; none when the plan did not ask.
+    pub generators: Vec<GeneratorFrame>,
+    /// How many more there are that were not noted, or not believed.
+    pub generators_missing: u32,
+    /// The frame at the root; none when the plan did not ask or the walk did not come to it.
+    pub root: Option<FrameAddr>,
+}
+
+/// A frame that is a generator's or, which is the same to it, a coroutine's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GeneratorFrame {
+    /// The generator or coroutine.
+    pub coroutine: CoroutineAddr,
+    /// The frame's index from the leaf, as if none had been left out; see [`Chain::place`].
+    pub frame: usize,
+}
+
+impl From<RawGenerator> for GeneratorFrame {
+    fn from(raw: RawGenerator) -> Self {
+        Self {
+            coroutine: CoroutineAddr(raw.generator),
+            frame: raw.frame as usize,
+        }
+    }
 }
 
 impl Chain {
@@ -119,6 +146,9 @@ impl Chain {
             cut_at: 0,
             missing: 0,
             end,
+            generators: Vec::new(),
+            generators_missing: 0,
+            root: None,
         }
     }
 
@@ -139,13 +169,63 @@ impl Chain {
             cut_at: leaf as usize,
             missing: depth - kept,
             end: ChainEnd::from_code(end),
+            generators: Vec::new(),
+            generators_missing: 0,
+            root: None,
         }
+    }
+
+    /// The same with what the walk noted beside the frames: generators, how many more there were,
+    /// the last frame that it followed. What cannot be is counted as missing.
+    #[must_use]
+    pub fn with_notes(
+        mut self,
+        generators: impl IntoIterator<Item = RawGenerator>,
+        missing: u32,
+        last: Option<FrameAddr>,
+    ) -> Self {
+        let depth = self.frames.len() + self.missing as usize;
+        self.generators_missing = missing;
+        for raw in generators {
+            let is_object = raw.generator != 0 && raw.generator.is_multiple_of(8);
+            if is_object && (raw.frame as usize) < depth {
+                self.generators.push(raw.into());
+            } else {
+                self.generators_missing = self.generators_missing.saturating_add(1);
+            }
+        }
+        self.root = last.filter(|_| self.end == ChainEnd::Complete);
+        self
+    }
+
+    /// The same with nothing noted beside the frames.
+    #[must_use]
+    pub fn without_notes(self) -> Self {
+        Self {
+            generators: Vec::new(),
+            generators_missing: 0,
+            root: None,
+            ..self
+        }
+    }
+
+    /// Where in `frames` the frame with an index from the leaf stands; none when it was left out.
+    #[must_use]
+    pub fn place(&self, frame: usize) -> Option<usize> {
+        if frame < self.cut_at {
+            return Some(frame);
+        }
+        let place = frame.checked_sub(self.missing as usize)?;
+        (self.cut_at..self.frames.len())
+            .contains(&place)
+            .then_some(place)
     }
 }
 
 /// Walks frame chains from user space; keeps its buffers.
 pub struct Walker {
     frames: Box<[RawFrame; MAX_FRAMES]>,
+    generators: Box<[RawGenerator; MAX_GENERATORS]>,
     window: Vec<u8>,
 }
 
@@ -159,6 +239,7 @@ impl Default for Walker {
     fn default() -> Self {
         Self {
             frames: Box::new([RawFrame::default(); MAX_FRAMES]),
+            generators: Box::new([RawGenerator::default(); MAX_GENERATORS]),
             window: Vec::new(),
         }
     }
@@ -171,6 +252,37 @@ impl Walker {
         if state.0 == 0 {
             return Chain::empty(ChainEnd::NoThreadState);
         }
+        self.follow(memory, plan, |reader| {
+            let mut block = Block::EMPTY;
+            if !reader.block(state.0, plan.state.state_bytes, &mut block) {
+                return Err(END_UNREADABLE);
+            }
+            first_frame(reader, &plan.walk, &block)
+        })
+    }
+
+    /// The chain that begins at a frame, whoever it belongs to: of a greenlet
+    /// that is suspended, it is on no thread. Exact only if nobody runs these frames meanwhile.
+    pub fn chain_from(&mut self, memory: &dyn Memory, plan: &Plan, frame: FrameAddr) -> Chain {
+        if frame.0 == 0 {
+            return Chain::empty(ChainEnd::NoFrame);
+        }
+        self.follow(memory, plan, |_| {
+            Ok(First {
+                frame: frame.0,
+                caller: 0,
+                unproven: 0,
+                _pad: 0,
+            })
+        })
+    }
+
+    fn follow(
+        &mut self,
+        memory: &dyn Memory,
+        plan: &Plan,
+        first: impl FnOnce(&mut Window<'_>) -> Result<First, u32>,
+    ) -> Chain {
         let mut reader = Window {
             memory,
             bytes: &mut self.window,
@@ -180,17 +292,55 @@ impl Walker {
         };
         reader.bytes.clear();
         let mut block = Block::EMPTY;
-        let walked = if reader.block(state.0, plan.state.state_bytes, &mut block) {
-            match first_frame(&mut reader, &plan.walk, &block) {
-                Ok(frame) => walk(&mut reader, &plan.walk, frame, &mut block, &mut self.frames),
-                Err(end) => Walked::nothing(end),
-            }
-        } else {
-            Walked::nothing(END_UNREADABLE)
+        let walked = match first(&mut reader) {
+            Ok(first) => walk(
+                &mut reader,
+                &plan.walk,
+                first,
+                &mut block,
+                &mut self.frames,
+                &mut self.generators,
+            ),
+            Err(end) => Walked::nothing(end),
         };
         let kept = self.frames.get(..walked.kept as usize).unwrap_or_default();
-        Chain::from_record(kept, walked.depth, walked.leaf, walked.end)
+        let noted = self.generators.iter().take(walked.generators as usize);
+        let root = Some(FrameAddr(walked.root)).filter(|root| root.0 != 0);
+        Chain::from_record(kept, walked.depth, walked.leaf, walked.end).with_notes(
+            noted.copied(),
+            walked.generators_missing,
+            root,
+        )
     }
+}
+
+/// One frame and not its callers: of a generator that is suspended, whose frame is in no chain and
+/// may still have the caller of the time when it ran.
+///
+/// # Errors
+/// Why there is none, as a walk that began there would have ended. [`ChainEnd::NoFrame`] also for
+/// what a walk passes over.
+pub fn one_frame(memory: &dyn Memory, plan: &Plan, frame: FrameAddr) -> Result<RawFrame, ChainEnd> {
+    if frame.0 == 0 {
+        return Err(ChainEnd::NoFrame);
+    }
+    if !frame.0.is_multiple_of(8) {
+        return Err(ChainEnd::BadPointer);
+    }
+    let mut reader = Window {
+        memory,
+        bytes: &mut Vec::new(),
+        start: 0,
+        pages: false,
+    };
+    let mut block = Block::EMPTY;
+    if !reader.block(frame.0, plan.walk.frame_bytes, &mut block) {
+        return Err(ChainEnd::Unreadable);
+    }
+    if owner_of(&plan.walk, &block) >= plan.walk.shim_owner {
+        return Err(ChainEnd::NoFrame);
+    }
+    Ok(frame_of(&plan.walk, &block))
 }
 
 const PAGE: u64 = 4096;

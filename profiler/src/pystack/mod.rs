@@ -12,7 +12,7 @@ mod part;
 use std::sync::Arc;
 
 pub use cache::{Changed, CodeCache};
-pub use chain::{Chain, ChainEnd, Walker};
+pub use chain::{Chain, ChainEnd, GeneratorFrame, Walker, one_frame};
 pub use code::{Code, Position};
 
 use crate::cpython::Runtime;

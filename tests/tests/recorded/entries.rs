@@ -18,6 +18,7 @@ use profiler::source::offsets::kernel_offsets;
 use profiler::target::{Image, Memory, ReadError, ReadErrorKind};
 use profiler::wire::{self, Event};
 use profiler::words::{MonotonicNs, RemoteAddr};
+use profiler_common::walk::MAX_GENERATORS;
 
 use super::images;
 use super::lying::{Beyond, Lying};
@@ -98,6 +99,14 @@ pub(crate) fn wire(data: &[u8]) {
         let chain = Chain::from_record(&frames, tick.depth, tick.leaf_frames, tick.walk_end);
         assert_eq!(chain.frames.len(), frames.len());
         assert!(chain.cut_at <= frames.len());
+        let noted = tick.generators().count();
+        assert!(noted <= MAX_GENERATORS);
+        let chain = chain.with_notes(tick.generators(), tick.generators_missing, tick.root);
+        assert!(chain.generators.len() <= noted);
+        for generator in &chain.generators {
+            let place = chain.place(generator.frame);
+            assert!(place < Some(frames.len()));
+        }
     }
     let mut assembler = Assembler::default();
     assembler.push(event);

@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::{env, fs};
 
+use profiler::pystack::PyFrame;
+
 use super::account::Account;
 use super::images;
 use super::reading::{ACCOUNT, facts_of};
@@ -36,6 +38,28 @@ fn every_frame_of_every_image_is_what_the_target_said() {
         let reading = recorded.read(&recorded.image.memory).expect("it is whole");
         let agreed = Account::parse(account).and_then(|account| account.agrees_with(&reading));
         assert_eq!(agreed, Ok(()), "{}", recorded.name);
+    }
+}
+
+/// By their names, those of `known_stacks.py` that are generators and coroutines.
+#[test]
+fn the_generators_of_every_image_are_noted_and_nothing_else() {
+    const GENERATORS: [&str; 4] = ["generator", "delegating", "coroutine", "awaiting"];
+    for recorded in images::all() {
+        let reading = recorded.read(&recorded.image.memory).expect("it is whole");
+        let mut total = 0;
+        for thread in reading.threads.iter().filter(|it| it.chain.missing == 0) {
+            let named = thread.frames.iter().enumerate().filter(|(_, frame)| {
+                matches!(frame, PyFrame::Known { code, .. } if GENERATORS.contains(&&*code.name))
+            });
+            let named: Vec<usize> = named.map(|(index, _)| index).collect();
+            let noted = &thread.chain.generators;
+            let noted: Vec<usize> = noted.iter().map(|noted| noted.frame).collect();
+            assert_eq!(noted, named, "{}, {:?}", recorded.name, thread.name);
+            assert!(thread.chain.root.is_some(), "{}", recorded.name);
+            total += noted.len();
+        }
+        assert_eq!(total, 20, "{}", recorded.name);
     }
 }
 

@@ -13,6 +13,7 @@ use profiler::pystack::{Chain, PyFrame, Resolver, Walker};
 use profiler::target::{ImageMeta, Memory};
 use profiler::threads::{Look, Registry, ScanWhom, StateFacts, ThreadFacts};
 use profiler::words::{MonotonicNs, RemoteAddr, ThreadStateAddr, Tid};
+use profiler_common::plan::PLAN_GENERATORS;
 
 /// Frames that a walk keeps.
 pub(crate) const MAX_FRAMES: u32 = 512;
@@ -140,7 +141,7 @@ pub(crate) fn read(
     let registry = ladder(memory, meta, &states);
     let wishes = Wishes {
         since: MonotonicNs(0),
-        flags: 0,
+        flags: PLAN_GENERATORS,
         max_frames: MAX_FRAMES,
     };
     let plan = cpython::plan(&runtime, memory, wishes);

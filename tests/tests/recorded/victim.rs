@@ -4,6 +4,7 @@
 use profiler::pystack::PyFrame;
 use profiler::target::Memory;
 use profiler::words::RemoteAddr;
+use profiler_common::walk::MAX_GENERATORS;
 
 use super::images::Recorded;
 use super::lying::Lying;
@@ -61,6 +62,11 @@ impl Victim {
             });
             let longest = texts.flatten().map(str::len).max();
             assert!(longest < Some(MAX_TEXT), "{name}, {lie}: {longest:?}");
+            let noted = &thread.chain.generators;
+            assert!(noted.len() <= MAX_GENERATORS, "{name}, {lie}");
+            let frames = thread.chain.frames.len() + thread.chain.missing as usize;
+            let beyond = noted.iter().any(|generator| generator.frame >= frames);
+            assert!(!beyond, "{name}, {lie}: {noted:?}");
         }
         Some(reading)
     }

@@ -141,6 +141,8 @@ pub(super) const GROUPS: &[Group] = &[
             must("previous", &["iframe.previous", "pyframe.f_back"], &["offsetof(_PyInterpreterFrame, previous)", "offsetof(PyFrameObject, f_back)"]),
             must("instr", &["iframe.instr_ptr", "iframe.prev_instr", "pyframe.f_lasti"], &["offsetof(_PyInterpreterFrame, instr_ptr)", "offsetof(_PyInterpreterFrame, prev_instr)", "offsetof(PyFrameObject, f_lasti)"]),
             may("owner", &["iframe.owner"], &["offsetof(_PyInterpreterFrame, owner)"]),
+            may("generator_owner", &["frame_owner.GENERATOR"], &["FRAME_OWNED_BY_GENERATOR"]),
+            may("generator", &["pyframe.f_gen"], &["offsetof(PyFrameObject, f_gen)"]),
             may("shim_owner", &["frame_owner.INTERPRETER", "frame_owner.CSTACK"], &["FRAME_OWNED_BY_INTERPRETER", "FRAME_OWNED_BY_CSTACK"]),
         ],
     },

@@ -84,6 +84,7 @@ const DICT: &[&str] = &["size", "ma_keys", "ma_values"];
 const FLOAT: &[&str] = &["size", "ob_fval"];
 const LONG: &[&str] = &["size", "lv_tag", "ob_digit"];
 const BYTES: &[&str] = &["size", "ob_size", "ob_sval"];
+const GENERATOR: &[&str] = &["size", "gi_name", "gi_iframe", "gi_frame_state"];
 
 const V3_13: Schema = &[
     ("runtime", RUNTIME),
@@ -173,6 +174,7 @@ const V3_14: Schema = &[
     ("bytes", BYTES),
     ("unicode", &["size", "state", "length", "asciiobject_size"]),
     ("gc", &["size", "collecting"]),
+    ("gen_object", GENERATOR),
 ];
 
 const V3_15: Schema = &[
@@ -232,7 +234,17 @@ const V3_15: Schema = &[
             "compactunicodeobject_size",
         ],
     ),
-    ("gc", &["size", "collecting"]),
+    (
+        "gc",
+        &[
+            "size",
+            "collecting",
+            "frame",
+            "generation_stats_size",
+            "generation_stats",
+        ],
+    ),
+    ("gen_object", GENERATOR),
 ];
 
 fn schema(version: Version) -> Option<Schema> {
@@ -418,6 +430,7 @@ pub fn overlay(layout: &mut Layout, version: Version, bytes: &[u8]) -> Result<()
         layout.generator.stack_top = Some(table.get("frame", "stackpointer")?);
         layout.containers.set_table = table.get("set", "table")?;
         layout.containers.set_mask = table.get("set", "mask")?;
+        layout.generator.frame = table.get("gen_object", "gi_iframe")?;
     }
 
     layout.code.first_line = table.get("code", "firstlineno")?;

@@ -183,6 +183,10 @@ groups! {
         instr: u32,
         /// The byte that says who owns the frame (3.11+).
         owner: Option<u32>,
+        /// The owner of a frame that lies in its generator (3.11+).
+        generator_owner: Option<u32>,
+        /// The generator, null for none (to 3.10).
+        generator: Option<u32>,
         /// The smallest owner that marks an entry shim (3.12+).
         shim_owner: Option<u32>,
     }

@@ -81,6 +81,8 @@ pub(super) const RANGES: &[PatchRange] = &[
                 previous: 24,
                 instr: 96,
                 owner: None,
+                generator_owner: None,
+                generator: Some(88),
                 shim_owner: None,
             },
             code: CodeFields {
@@ -238,6 +240,8 @@ pub(super) const RANGES: &[PatchRange] = &[
                 previous: 24,
                 instr: 96,
                 owner: None,
+                generator_owner: None,
+                generator: Some(88),
                 shim_owner: None,
             },
             code: CodeFields {

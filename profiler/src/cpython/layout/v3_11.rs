@@ -80,6 +80,8 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             previous: 48,
             instr: 56,
             owner: Some(69),
+            generator_owner: Some(1),
+            generator: None,
             shim_owner: None,
         },
         code: CodeFields {

@@ -80,6 +80,8 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             previous: 8,
             instr: 56,
             owner: Some(70),
+            generator_owner: Some(1),
+            generator: None,
             shim_owner: Some(3),
         },
         code: CodeFields {

@@ -81,6 +81,8 @@ pub(super) const RANGES: &[PatchRange] = &[
                 previous: 8,
                 instr: 56,
                 owner: Some(70),
+                generator_owner: Some(1),
+                generator: None,
                 shim_owner: Some(3),
             },
             code: CodeFields {
@@ -238,6 +240,8 @@ pub(super) const RANGES: &[PatchRange] = &[
                 previous: 8,
                 instr: 56,
                 owner: Some(70),
+                generator_owner: Some(1),
+                generator: None,
                 shim_owner: Some(3),
             },
             code: CodeFields {

@@ -80,6 +80,8 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             previous: 24,
             instr: 104,
             owner: None,
+            generator_owner: None,
+            generator: Some(96),
             shim_owner: None,
         },
         code: CodeFields {

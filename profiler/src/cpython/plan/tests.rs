@@ -3,6 +3,7 @@
 use super::*;
 use crate::cpython::fake::Fake;
 use crate::cpython::find::Found;
+use crate::cpython::layout;
 use crate::words::RemoteAddr;
 
 const WISHES: Wishes = Wishes {
@@ -30,6 +31,10 @@ fn the_plan_of_3_12() {
         shim_owner: 3,
         max_frames: 128,
         code_mask: u64::MAX,
+        generators: GENERATORS_NONE,
+        generator: 0,
+        generator_owner: 1,
+        _pad: 0,
     };
     let state = StatePlan {
         hops: [0x310 + 16 * 2 + 8, 0, 0],
@@ -116,4 +121,33 @@ fn a_process_without_python_has_a_plan_that_says_so() {
     let plan = plan_without_python(WISHES);
     assert_eq!(plan.flags, 4 | PLAN_NO_PYTHON);
     assert_eq!((plan.state.n_hops, plan.flag.gil), (0, GIL_UNKNOWN));
+}
+
+#[test]
+fn generators_are_told_as_the_version_has_them_when_asked_for() {
+    let check = |minor, build, expected: (u32, u32), bytes: u32| {
+        let version = Version::release(3, minor, 0);
+        let layout = layout::of_version(version, build).expect("a table");
+        let of = |flags| {
+            let wishes = Wishes { flags, ..WISHES };
+            walk_plan(&layout, version, wishes).expect("a plan")
+        };
+        let (asked, plain) = (of(PLAN_GENERATORS), of(0));
+        assert_eq!((asked.generators, asked.generator), expected, "3.{minor}");
+        assert_eq!((plain.generators, plain.generator), (GENERATORS_NONE, 0));
+        // No read is longer for it.
+        assert_eq!((asked.frame_bytes, plain.frame_bytes), (bytes, bytes));
+    };
+    let (plain, free) = (Build::Default, Build::FreeThreaded);
+    check(8, plain, (GENERATORS_POINTED, 96), 112);
+    check(9, plain, (GENERATORS_POINTED, 96), 112);
+    check(10, plain, (GENERATORS_POINTED, 88), 104);
+    check(11, plain, (GENERATORS_AROUND, 80), 72);
+    check(12, plain, (GENERATORS_AROUND, 72), 72);
+    check(13, plain, (GENERATORS_AROUND, 72), 72);
+    check(13, free, (GENERATORS_AROUND, 88), 72);
+    check(14, plain, (GENERATORS_AROUND, 72), 80);
+    check(14, free, (GENERATORS_AROUND, 88), 80);
+    check(15, plain, (GENERATORS_AROUND, 72), 80);
+    check(15, free, (GENERATORS_AROUND, 88), 80);
 }

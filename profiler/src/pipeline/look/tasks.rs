@@ -136,7 +136,6 @@ fn chain(task: &Task) -> Chain {
     Chain {
         frames: task.frames.clone(),
         cut_at: task.frames.len(),
-        missing: 0,
-        end: ChainEnd::Complete,
+        ..Chain::empty(ChainEnd::Complete)
     }
 }

@@ -1,6 +1,6 @@
 //! How the kernel is to read a process: its interpreter, once it is found, as a plan.
 
-use profiler_common::plan::{PLAN_FOLLOW, PLAN_NO_WALK, Plan};
+use profiler_common::plan::{PLAN_FOLLOW, PLAN_GENERATORS, PLAN_NO_WALK, Plan};
 
 use super::{Kit, member::Member, no_gil_to_show};
 use crate::{
@@ -61,6 +61,9 @@ impl Member {
         }
         if settings.follow {
             flags |= PLAN_FOLLOW;
+        }
+        if settings.tasks.is_some() {
+            flags |= PLAN_GENERATORS;
         }
         Wishes {
             since: self.since,

@@ -1,5 +1,6 @@
 //! Chains as a thread has them and as a hostile target makes them.
 
+use profiler_common::plan::{GENERATORS_NONE, PLAN_GENERATORS};
 use profiler_common::walk::MAX_WALK;
 
 use super::*;
@@ -13,7 +14,7 @@ fn thread(frames: usize, root: Option<&str>) -> (Fake, Layout, Plan) {
     let runtime = Runtime::attach(found, &fake).expect("attached");
     let wishes = Wishes {
         since: MonotonicNs(0),
-        flags: 0,
+        flags: PLAN_GENERATORS,
         max_frames: 16,
     };
     let plan = plan(&runtime, &fake, wishes).expect("a plan");
@@ -117,6 +118,78 @@ fn threads_without_frames_say_so() {
 }
 
 #[test]
+fn nobody_is_noted_unless_it_is_asked_for() {
+    let (mut fake, layout, mut plan) = thread(3, None);
+    let owner = layout.frame.generator_owner.unwrap_or(0) as u8;
+    fake.put("frame 1", layout.frame.owner.unwrap_or(0), &[owner]);
+    let noted = chain(&mut fake, &plan);
+    assert_eq!(noted.root, Some(FrameAddr(fake.at("frame 2").0)));
+    let coroutine = CoroutineAddr(fake.at("frame 1").0 - u64::from(layout.generator.frame));
+    let frame = 1;
+    assert_eq!(noted.generators, [GeneratorFrame { coroutine, frame }]);
+    plan.walk.generators = GENERATORS_NONE;
+    let plain = Chain {
+        generators: Vec::new(),
+        root: None,
+        ..noted
+    };
+    assert_eq!(chain(&mut fake, &plan), plain);
+}
+
+#[test]
+fn a_root_that_was_not_reached_is_none() {
+    let (mut fake, _, plan) = thread(3, Some("nothing"));
+    assert_eq!(chain(&mut fake, &plan).root, None);
+}
+
+#[test]
+fn generators_beyond_those_that_are_noted_are_counted() {
+    for frames in [63, 64, 65, 100] {
+        let (mut fake, layout, plan) = thread(frames, None);
+        let owner = layout.frame.generator_owner.unwrap_or(0) as u8;
+        for frame in 0..frames {
+            let label = format!("frame {frame}");
+            fake.put(&label, layout.frame.owner.unwrap_or(0), &[owner]);
+        }
+        let chain = chain(&mut fake, &plan);
+        let noted: Vec<usize> = chain.generators.iter().map(|noted| noted.frame).collect();
+        assert_eq!(noted, Vec::from_iter(0..frames.min(64)));
+        assert_eq!(chain.generators_missing as usize, frames.saturating_sub(64));
+        let places: Vec<_> = (0..=frames)
+            .filter_map(|frame| chain.place(frame))
+            .collect();
+        assert_eq!(places, Vec::from_iter(0..16));
+        assert_eq!(chain.place(7), Some(7));
+        assert_eq!(chain.place(8), None);
+        assert_eq!(chain.place(frames - 8), Some(8));
+    }
+}
+
+#[test]
+fn notes_that_cannot_be_are_counted_and_not_kept() {
+    let frames = [RawFrame::default(); 4];
+    let check = |generator, frame, end, kept: bool| {
+        let raw = RawGenerator {
+            generator,
+            frame,
+            _pad: 0,
+        };
+        let chain = Chain::from_record(&frames, 6, 2, end);
+        let chain = chain.with_notes([raw], u32::MAX - 1, Some(FrameAddr(8)));
+        assert_eq!(chain.generators.len(), usize::from(kept));
+        let missing = if kept { u32::MAX - 1 } else { u32::MAX };
+        assert_eq!(chain.generators_missing, missing);
+        assert_eq!(chain.root.is_some(), end == END_COMPLETE);
+    };
+    check(0x1000, 0, END_COMPLETE, true);
+    check(0x1000, 5, END_UNREADABLE, true);
+    check(0x1000, 6, END_COMPLETE, false);
+    check(0x1000, u32::MAX, END_CYCLE, false);
+    check(0x1001, 0, END_COMPLETE, false);
+    check(0, 0, 77, false);
+}
+
+#[test]
 fn records_that_lie_of_their_frames_are_put_in_some_order() {
     let frames: Vec<RawFrame> = (0..6).map(|n| RawFrame { code: n, instr: n }).collect();
     for depth in [0, 1, 6, 7, 8, 9, 1000, u32::MAX] {
@@ -161,6 +234,18 @@ fn a_stale_first_frame_is_not_believed() {
     fake.point("cframe", 0, "called");
     fake.point("shim", frame.previous, "frame 0");
     check(&mut fake, &[99, 0, 1, 2]);
+    // Nor is its generator. That of the caller is still there.
+    let generator_owner = frame.generator_owner.unwrap_or(0) as u8;
+    for label in ["called", "frame 1"] {
+        fake.put(label, owner, &[generator_owner]);
+    }
+    let noted = |fake: &mut Fake| -> Vec<usize> {
+        let generators = chain(fake, &plan).generators;
+        generators.iter().map(|noted| noted.frame).collect()
+    };
+    assert_eq!(noted(&mut fake), [0, 2]);
+    fake.point("shim", frame.previous, "frame 1");
+    assert_eq!(noted(&mut fake), [1]);
     fake.point("shim", frame.previous, "frame 1");
     check(&mut fake, &[0, 1, 2]);
     fake.point("shim", frame.previous, "called");
@@ -170,3 +255,5 @@ fn a_stale_first_frame_is_not_believed() {
         check(&mut fake, &[0, 1, 2]);
     }
 }
+
+mod versions;
