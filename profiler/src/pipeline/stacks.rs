@@ -12,7 +12,7 @@ use crate::{
     cpython::Runtime,
     native::{LiveSymbols, NativeFrame, Symbols},
     pystack::{Chain, ChainEnd, Changed, PyFrame, Resolver, Walker, cache::DEFAULT_CAPACITY},
-    stack::{Frame, FrameKind, StackId},
+    stack::{Frame, FrameId, FrameKind, StackId},
     target::Memory,
     wire::Tick,
     words::{CodeAddr, Pid, RemoteAddr, ThreadStateAddr},
@@ -27,6 +27,8 @@ const CHILDREN_REMEMBER: usize = 64 << 20;
 #[derive(Debug)]
 struct Known {
     chain: Chain,
+    /// Frames below its own.
+    root: Box<[FrameId]>,
     collecting: bool,
     stack: StackId,
     /// Seen since the last comparison with the target.
@@ -161,17 +163,82 @@ impl Stacks {
         chain: Chain,
         collecting: bool,
     ) -> ChainId {
+        self.learn_on(memory, builder, chain, Vec::new(), collecting)
+    }
+
+    fn learn_on(
+        &mut self,
+        memory: &dyn Memory,
+        builder: &mut ProfileBuilder,
+        chain: Chain,
+        root: Vec<FrameId>,
+        collecting: bool,
+    ) -> ChainId {
         let frames = self.resolver.frames(memory, &chain);
-        let stack = intern(builder, &frames, collecting, &[]);
+        let stack = intern(builder, &frames, &root, collecting, &[]);
         let id = ChainId(self.known.len() as u32);
         self.known.push(Known {
             // What was noted beside the frames is other the next time that they come.
             chain: chain.without_notes(),
+            root: root.into(),
             collecting,
             stack,
             touched: true,
         });
         id
+    }
+
+    /// A part of a chain that came with a tick, on top of other frames.
+    pub(super) fn of_task(
+        &mut self,
+        memory: &dyn Memory,
+        builder: &mut ProfileBuilder,
+        chain: Chain,
+        root: Vec<FrameId>,
+        collecting: bool,
+    ) -> ChainId {
+        self.key.clear();
+        for frame in &chain.frames {
+            self.key.extend(frame.code.to_le_bytes());
+            self.key.extend(frame.instr.to_le_bytes());
+        }
+        // Two words more than a tick has.
+        let rest = [
+            chain.missing,
+            chain.cut_at as u32,
+            chain.end.code(),
+            collecting.into(),
+            1,
+            root.len() as u32,
+        ];
+        let root_words = root.iter().map(|frame| frame.0);
+        let words = rest.into_iter().chain(root_words);
+        self.key.extend(words.flat_map(u32::to_le_bytes));
+        if let Some(id) = self.again() {
+            return id;
+        }
+        let id = self.learn_on(memory, builder, chain, root, collecting);
+        self.remembered += self.key.len() * 2;
+        self.by_bytes.insert(self.key.as_slice().into(), id);
+        id
+    }
+
+    /// The same chain on top of other frames.
+    pub(super) fn with_root(
+        &mut self,
+        memory: &dyn Memory,
+        builder: &mut ProfileBuilder,
+        id: ChainId,
+        root: Vec<FrameId>,
+    ) -> ChainId {
+        let known = &self.known[id.0 as usize];
+        let (chain, collecting) = (known.chain.clone(), known.collecting);
+        self.of_task(memory, builder, chain, root, collecting)
+    }
+
+    /// A chain.
+    pub(super) fn chain(&self, id: ChainId) -> &Chain {
+        &self.known[id.0 as usize].chain
     }
 
     /// The frames of a chain that is not remembered; their codes are compared with the others'.
@@ -219,7 +286,7 @@ impl Stacks {
             return known.stack;
         }
         let frames = self.resolver.frames(memory, &known.chain);
-        intern(builder, &frames, known.collecting, changed)
+        intern(builder, &frames, &known.root, known.collecting, changed)
     }
 
     /// Between batches: forget chains with a changed code, or all when they are too many.
@@ -236,16 +303,18 @@ impl Stacks {
 fn intern(
     builder: &mut ProfileBuilder,
     frames: &[PyFrame],
+    root: &[FrameId],
     collecting: bool,
     changed: &[CodeAddr],
 ) -> StackId {
-    let mut ids = Vec::with_capacity(frames.len() + 1);
+    let mut ids = Vec::with_capacity(frames.len() + root.len() + 1);
     if collecting {
         ids.push(builder.frame(Frame::gc()));
     }
     for frame in frames {
         ids.push(builder.frame(frame_of(frame, changed)));
     }
+    ids.extend(root);
     builder.stack(&ids)
 }
 

@@ -155,6 +155,15 @@ impl TaskReader {
         Ok(snapshot)
     }
 
+    /// Whether a task that was read still stands where it stood, with its name, finished or not.
+    #[must_use]
+    pub fn has_its_name(&self, memory: &dyn Memory, task: &Task) -> bool {
+        let (sheet, kinds) = (Sheet::new(memory), Kinds::default());
+        let eyes = self.eyes(memory, &sheet, &kinds);
+        eyes.name_of(task.addr)
+            .is_ok_and(|name| name == task.name)
+    }
+
     fn eyes<'a>(
         &'a self,
         memory: &'a dyn Memory,

@@ -79,6 +79,16 @@ impl Eyes<'_> {
         }))
     }
 
+    /// What a task is called.
+    pub(super) fn name_of(&self, addr: TaskAddr) -> Result<TaskName, Unread> {
+        let kind = self.kind(addr.into())?;
+        if !kind.shape.is_task() {
+            return Err(Unread::NoTask);
+        }
+        let own = self.own(addr.into(), &kind)?;
+        Ok(self.task_name(own.name))
+    }
+
     pub(super) fn awaited(&self, addr: RemoteAddr, kind: &Kind) -> Awaited {
         Awaited {
             addr,

@@ -2,6 +2,8 @@
 //!
 //! It knows nothing of the others; what they all use is handed in.
 
+use std::sync::Arc;
+
 use profiler_common::{
     account::Account,
     walk::{END_NOT_TRIED, END_UNREADABLE},
@@ -10,7 +12,7 @@ use profiler_common::{
 use super::{
     Kit,
     off_cpu::OffCpu,
-    tasks::MemberTasks,
+    tasks::{MemberTasks, Ran},
     plans::{Python, lacks_ways},
 };
 use crate::{
@@ -27,6 +29,7 @@ use crate::{
     sample::{FramesFrom, Gc, Gil, Sample},
     stack::StackId,
     target::Memory,
+    tasks::Task,
     wire::{ExitStatus, Tick, Times},
     words::{CodeAddr, DurationNs, MonotonicNs, Pid, PthreadId, ThreadStateAddr, Tid},
 };
@@ -45,6 +48,8 @@ struct Pending {
     frames: Frames,
     sample: Sample,
     from: FramesFrom,
+    /// The task that ran, if its name is to be asked for again.
+    named: Option<Arc<Task>>,
 }
 
 impl Pending {
@@ -282,12 +287,15 @@ impl Member {
             gils.into_iter().any(|gil| gil.contains(futex))
         };
         let sample = sampler::sample(tick, weight, lock, in_gil);
-        let (frames, from) = self.frames(kit, tick, state, sample.gc == Gc::Collecting);
+        let ran = self.ran(kit, tick);
+        let named = ran.as_ref().and_then(|ran| ran.named.clone());
+        let (frames, from) = self.frames(kit, tick, state, sample.gc == Gc::Collecting, ran);
         self.pending.push(Pending {
             thread,
             frames,
             sample,
             from,
+            named,
         });
     }
 
@@ -305,13 +313,20 @@ impl Member {
         tick: &Tick,
         state: Option<ThreadStateAddr>,
         collecting: bool,
+        ran: Option<Ran>,
     ) -> (Frames, FramesFrom) {
         let memory = self.hold.memory();
         if let Some(python) = &mut self.python {
             let from_kernel = tick.frame_count() > 0;
             if from_kernel {
                 let builder = &mut kit.builder;
-                let id = python.stacks.of_tick(memory, builder, tick, collecting);
+                let stacks = &mut python.stacks;
+                let id = match ran {
+                    Some(Ran { chain, root, .. }) => {
+                        stacks.of_task(memory, builder, chain, root, collecting)
+                    }
+                    None => stacks.of_tick(memory, builder, tick, collecting),
+                };
                 return (Frames::Chain(id), FramesFrom::Kernel);
             }
             let by_user = match kit.settings.walk {
@@ -379,7 +394,21 @@ impl Member {
             return;
         }
         self.hold.check();
+        let named = self.pending.iter().filter_map(|it| it.named.clone());
+        let doubtful = self.doubtful(named);
         let memory = self.hold.memory();
+        if let Some(python) = &mut self.python
+            && !doubtful.is_empty()
+        {
+            let is_doubtful = |task: &Arc<Task>| doubtful.contains(&task.addr);
+            let of_others = self.pending.iter_mut();
+            for pending in of_others.filter(|it| it.named.as_ref().is_some_and(is_doubtful)) {
+                if let Frames::Chain(id) = &mut pending.frames {
+                    *id = python.by_coroutine(kit, memory, *id);
+                    kit.tasks.accounts.by_coroutine += u64::from(pending.sample.ticks);
+                }
+            }
+        }
         let changed = match &mut self.python {
             Some(python) => python.stacks.compare(judge.unwrap_or(memory)),
             None => Vec::new(),

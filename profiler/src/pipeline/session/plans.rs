@@ -113,7 +113,11 @@ impl Member {
         }
         self.python = Some(python);
         self.fill_states(kernel)?;
-        self.set_plan(kernel, &plan)
+        self.set_plan(kernel, &plan)?;
+        if kit.settings.tasks.is_some() && kit.settings.mode == Mode::Cpu {
+            self.learn_tasks(kit);
+        }
+        Ok(())
     }
 
     fn set_plan(&mut self, kernel: &mut Kernel, plan: &Plan) -> Result<(), KernelError> {

@@ -6,6 +6,7 @@
 //! on cost nothing. What a snapshot found counts once it is known how long it lasted.
 
 mod held;
+mod ran;
 mod stack;
 
 use std::sync::Arc;
@@ -14,6 +15,8 @@ use profiler_common::account::Account;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::held::{Group, Held};
+use self::ran::Names;
+pub(super) use self::ran::Ran;
 use super::{Kit, member::Member};
 use crate::{
     aggregate::{Place, ThreadIndex, ThreadInfo},
@@ -49,6 +52,8 @@ pub(super) struct MemberTasks {
     not_before: MonotonicNs,
     /// The stack of each task as it was read last.
     stacks: FxHashMap<TaskAddr, (Arc<Task>, StackId)>,
+    /// Who is who, where tasks are met while they run.
+    names: Names,
     /// Stands for the thread of tasks whose loop runs in none.
     no_thread: Option<ThreadIndex>,
 }
@@ -76,6 +81,7 @@ impl MemberTasks {
         self.has_table = false;
         self.table_again = MonotonicNs(0);
         self.stacks.clear();
+        self.names = Names::default();
     }
 }
 
@@ -118,21 +124,28 @@ impl Member {
         std::mem::replace(&mut held.switches, switches) == switches
     }
 
+    /// Makes the reader, and again once the target's own table is there.
+    fn ready_reader(&mut self, now: MonotonicNs) {
+        let Some(python) = &self.python else { return };
+        let (runtime, tasks) = (&python.runtime, &mut self.tasks);
+        if tasks.reader.is_some() && (tasks.has_table || now < tasks.table_again) {
+            return;
+        }
+        let table = self.hold.asyncio_table(runtime);
+        // Before 3.14 there is none to wait for.
+        tasks.has_table = table.is_some() || !runtime.version().is_at_least(14);
+        tasks.table_again = MonotonicNs(now.0 + TABLE.0);
+        if table.is_some() || tasks.reader.is_none() {
+            tasks.reader = Some(TaskReader::new(runtime, table.as_ref()));
+        }
+    }
+
     /// Reads all tasks, again where their loop's thread ran meanwhile.
     fn shoot(&mut self, accounts: &Accounts, now: MonotonicNs) -> Option<Shot> {
+        self.ready_reader(now);
         let python = self.python.as_ref()?;
         let (memory, runtime) = (self.hold.memory(), &python.runtime);
-        let tasks = &mut self.tasks;
-        if tasks.reader.is_none() || !tasks.has_table && now >= tasks.table_again {
-            let table = self.hold.asyncio_table(runtime);
-            // Before 3.14 there is none to wait for.
-            tasks.has_table = table.is_some() || !runtime.version().is_at_least(14);
-            tasks.table_again = MonotonicNs(now.0 + TABLE.0);
-            if table.is_some() || tasks.reader.is_none() {
-                tasks.reader = Some(TaskReader::new(runtime, table.as_ref()));
-            }
-        }
-        let reader = tasks.reader.as_mut()?;
+        let reader = self.tasks.reader.as_mut()?;
         let mut shot = None;
         for _ in 0..ATTEMPTS {
             let before = reader.loops(runtime, memory).ok()?;

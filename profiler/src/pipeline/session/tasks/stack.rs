@@ -39,8 +39,13 @@ impl Member {
         let tasks = &shot.snapshot.tasks;
         let coroutines = tasks.iter().map(|task| task.coro).collect();
         let on_threads = on_threads(kit, python, memory, &shot.threads, &coroutines);
-        let by_addr: FxHashMap<TaskAddr, &Arc<Task>> =
-            tasks.iter().map(|task| (task.addr, task)).collect();
+        let by_addr: FxHashMap<TaskAddr, Arc<Task>> = match view {
+            Tasks::Flat => FxHashMap::default(),
+            Tasks::Tree => {
+                let all = tasks.iter();
+                all.map(|task| (task.addr, Arc::clone(task))).collect()
+            }
+        };
         let mut before = std::mem::take(&mut self.tasks.stacks);
         let mut made = Vec::with_capacity(tasks.len());
         let mut changed: Vec<CodeAddr> = Vec::new();
@@ -90,7 +95,7 @@ impl Member {
 }
 
 /// The frames of a task, leaf first, and its name.
-fn frames_of(
+pub(super) fn frames_of(
     python: &mut Python,
     memory: &dyn Memory,
     task: &Task,
@@ -130,7 +135,7 @@ fn unread_leaf(task: &Task) -> Option<&'static str> {
 
 /// What a task is called in a profile: by its program, else by its coroutine, so that tasks that do
 /// the same are one.
-pub(in crate::pipeline::session) fn label(task: &Task, coroutine: Option<&PyFrame>) -> String {
+fn label(task: &Task, coroutine: Option<&PyFrame>) -> String {
     if let (TaskName::Given(name), None) = (&task.name, task_books::number(task)) {
         return name.to_string();
     }
@@ -150,9 +155,9 @@ fn chain_of(task: &Task) -> Chain {
 
 /// A task, and root-ward the one that waits for it, and so on. Where several wait, that is said, and
 /// none of them is gone on with: the task counts once.
-fn with_awaiters(
+pub(super) fn with_awaiters(
     task: &Arc<Task>,
-    by_addr: &FxHashMap<TaskAddr, &Arc<Task>>,
+    by_addr: &FxHashMap<TaskAddr, Arc<Task>>,
     at_root: &mut Vec<Frame>,
 ) -> Vec<Arc<Task>> {
     let mut parts = vec![Arc::clone(task)];

@@ -1,0 +1,231 @@
+//! Which task ran at a tick: the one whose coroutine is on the thread's stack, the innermost where
+//! one has started another eagerly.
+//!
+//! The kernel's walk tells which coroutines those are; whose they are is in the last snapshot of all
+//! tasks, which is taken anew when a tick has none that is known. Tasks are born and die in between,
+//! and their memory is another's then: a name is given only to a tick that came after the task was
+//! first seen, and if it is the task's still at the end of the batch. Else the coroutine's name
+//! stands for it, which the stack itself tells.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::stack::{frames_of, with_awaiters};
+use crate::{
+    pipeline::{
+        session::{Kit, member::Member, plans::Python, task_books},
+        settings::Tasks,
+        stacks::ChainId,
+    },
+    pystack::{Chain, PyFrame},
+    stack::{Frame, FrameId},
+    sys,
+    target::Memory,
+    tasks::{Snapshot, Task, TaskName},
+    wire::Tick,
+    words::{CoroutineAddr, FrameAddr, MonotonicNs, TaskAddr},
+};
+
+/// Reading all tasks may take one part in so many of the time, and is done no more often than this.
+const PART: u64 = 20;
+const PAUSE: u64 = 20_000_000;
+
+/// The tasks of a process by their coroutines.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    by_coroutine: FxHashMap<CoroutineAddr, Seen>,
+    by_addr: FxHashMap<TaskAddr, Arc<Task>>,
+    /// No sooner are they read again.
+    again: MonotonicNs,
+}
+
+#[derive(Clone, Debug)]
+struct Seen {
+    task: Arc<Task>,
+    /// Since when it was there, at the latest.
+    since: MonotonicNs,
+}
+
+/// What ran at a tick.
+pub(in super::super) struct Ran {
+    /// The task's own frames.
+    pub(in super::super) chain: Chain,
+    /// What stands below them: its name, and those that wait for it.
+    pub(in super::super) root: Vec<FrameId>,
+    /// The task, if its name is to be asked for again at the end of the batch.
+    pub(in super::super) named: Option<Arc<Task>>,
+}
+
+impl Names {
+    /// All tasks were read, and that was over at `now`.
+    fn learn(&mut self, snapshot: &Snapshot, now: MonotonicNs) {
+        let mut before = std::mem::take(&mut self.by_coroutine);
+        self.by_addr.clear();
+        for task in &snapshot.tasks {
+            let was = before.remove(&task.coro);
+            let was = was.filter(|was| was.task.addr == task.addr && was.task.name == task.name);
+            let since = was.map_or(now, |was| was.since);
+            let task = Arc::clone(task);
+            self.by_addr.insert(task.addr, Arc::clone(&task));
+            self.by_coroutine.insert(task.coro, Seen { task, since });
+        }
+    }
+}
+
+impl Member {
+    /// Reads all tasks, so that those that run can be named.
+    pub(in super::super) fn learn_tasks(&mut self, kit: &mut Kit) {
+        let began = sys::monotonic();
+        self.ready_reader(began);
+        let (Some(python), Some(reader)) = (&self.python, &mut self.tasks.reader) else {
+            return;
+        };
+        let snapshot = reader.snapshot(&python.runtime, self.hold.memory());
+        let now = sys::monotonic();
+        if let Ok(snapshot) = snapshot {
+            kit.tasks.read(&snapshot);
+            self.tasks.names.learn(&snapshot, now);
+        }
+        let took = now.0.saturating_sub(began.0);
+        let pause = took.saturating_mul(PART - 1).max(PAUSE);
+        self.tasks.names.again = MonotonicNs(now.0.saturating_add(pause));
+    }
+
+    /// Which task ran at a tick; none when the thread was in its loop, or runs none.
+    pub(in super::super) fn ran(&mut self, kit: &mut Kit, tick: &Tick) -> Option<Ran> {
+        let view = kit.settings.tasks?;
+        if self.python.is_none() || tick.frame_count() == 0 {
+            return None;
+        }
+        let chain = Chain::from_record(
+            &tick.frames().collect::<Vec<_>>(),
+            tick.depth,
+            tick.leaf_frames,
+            tick.walk_end,
+        )
+        .with_notes(tick.generators(), tick.generators_missing, None::<FrameAddr>);
+        if chain.generators.is_empty() {
+            return None;
+        }
+        let known = |names: &Names| {
+            let mut generators = chain.generators.iter();
+            generators.find_map(|it| {
+                Some((it.frame, names.by_coroutine.get(&it.coroutine)?.clone()))
+            })
+        };
+        let mut found = known(&self.tasks.names);
+        if found.is_none() && sys::monotonic() >= self.tasks.names.again {
+            self.learn_tasks(kit);
+            found = known(&self.tasks.names);
+        }
+        let memory = self.hold.memory();
+        let python = self.python.as_mut()?;
+        let accounts = &mut kit.tasks.accounts;
+        let Some((frame, seen)) = found else {
+            let frame = begun_by_a_loop(python, memory, &chain)?;
+            accounts.samples += u64::from(tick.periods);
+            accounts.running += u64::from(tick.periods);
+            accounts.by_coroutine += u64::from(tick.periods);
+            let chain = chain.part(0, frame);
+            let name = coroutine_of(python, memory, &chain);
+            let root = vec![kit.builder.frame(Frame::task(&name))];
+            return Some(Ran {
+                chain,
+                root,
+                named: None,
+            });
+        };
+        accounts.samples += u64::from(tick.periods);
+        accounts.running += u64::from(tick.periods);
+        let chain = chain.part(0, frame);
+        let coroutine = coroutine_of(python, memory, &chain);
+        let has_name = matches!(seen.task.name, TaskName::Given(_))
+            && task_books::number(&seen.task).is_none();
+        let in_time = tick.time >= seen.since;
+        if has_name && !in_time {
+            accounts.by_coroutine += u64::from(tick.periods);
+        }
+        let name = match &seen.task.name {
+            TaskName::Given(name) if has_name && in_time => name.to_string(),
+            _ => coroutine,
+        };
+        let mut root = vec![kit.builder.frame(Frame::task(&name))];
+        if view == Tasks::Tree {
+            let mut ends = Vec::new();
+            let parts = with_awaiters(&seen.task, &self.tasks.names.by_addr, &mut ends);
+            for part in parts.iter().skip(1) {
+                let frames = frames_of(python, memory, part, None, &[]);
+                root.extend(frames.into_iter().map(|it| kit.builder.frame(it)));
+            }
+            root.extend(ends.into_iter().map(|it| kit.builder.frame(it)));
+        }
+        Some(Ran {
+            chain,
+            root,
+            named: (has_name && in_time).then_some(seen.task),
+        })
+    }
+
+    /// Those of the tasks that ran in this batch that may have been others.
+    pub(in super::super) fn doubtful(
+        &self,
+        named: impl Iterator<Item = Arc<Task>>,
+    ) -> FxHashSet<TaskAddr> {
+        let mut asked: FxHashMap<TaskAddr, bool> = FxHashMap::default();
+        let memory = self.hold.memory();
+        for task in named {
+            asked.entry(task.addr).or_insert_with(|| {
+                let reader = self.tasks.reader.as_ref();
+                reader.is_some_and(|reader| reader.has_its_name(memory, &task))
+            });
+        }
+        let doubtful = asked.into_iter().filter(|(_, still)| !still);
+        doubtful.map(|(task, _)| task).collect()
+    }
+}
+
+impl Python {
+    /// The same stack below the name of its coroutine.
+    pub(in super::super) fn by_coroutine(
+        &mut self,
+        kit: &mut Kit,
+        memory: &dyn Memory,
+        id: ChainId,
+    ) -> ChainId {
+        let name = coroutine_of(self, memory, &self.stacks.chain(id).clone());
+        let root = kit.builder.frame(Frame::task(&name));
+        self.stacks
+            .with_root(memory, &mut kit.builder, id, vec![root])
+    }
+}
+
+/// The name of a task's coroutine: that of its last frame.
+fn coroutine_of(python: &mut Python, memory: &dyn Memory, chain: &Chain) -> String {
+    let last = chain.frames.len().saturating_sub(1);
+    let at = last + chain.missing as usize * usize::from(last >= chain.cut_at);
+    let frames = python.stacks.name(memory, &chain.part(at, at));
+    match frames.last() {
+        Some(PyFrame::Known { code, .. }) => code.name.to_string(),
+        _ => String::from("unknown"),
+    }
+}
+
+/// The coroutine that an event loop has called: a task's, whoever that is.
+fn begun_by_a_loop(python: &mut Python, memory: &dyn Memory, chain: &Chain) -> Option<usize> {
+    let mut callers = chain.generators.iter().map(|generator| generator.frame);
+    callers.find(|frame| {
+        let caller = chain.part(frame + 1, frame + 1);
+        let named = python.stacks.name(memory, &caller);
+        named.last().is_some_and(|frame| match frame {
+            // `Handle._run` and, where the loop is of C, what has started that.
+            PyFrame::Known { code, .. } => {
+                code.file.ends_with("asyncio/events.py")
+                    || code.file.ends_with("asyncio/runners.py")
+                    || code.file.ends_with("uvloop/__init__.py")
+            }
+            _ => false,
+        })
+    })
+}
+
