@@ -119,6 +119,7 @@ fn all_of(python: &Python) -> Result<()> {
     check(python, "main_thread_exits.py", &[]).context("main_thread_exits")?;
     check(python, "sub_interpreters.py", &[]).context("sub_interpreters")?;
     check(python, "without_sys.py", &[]).context("without_sys")?;
+    check(python, "tasks.py", &[]).context("tasks")?;
 
     let mut origin = Target::start(python, "origin.py", &["1", "0", "1000", "1"])?;
     origin.tell("go")?;
