@@ -275,6 +275,13 @@ fn sid() -> Option<PathBuf> {
     (root.is_dir() && nix::unistd::geteuid().is_root()).then_some(root)
 }
 
+/// The folder with packages from PyPI for an interpreter, if `cargo xtask setup` could fill one.
+#[must_use]
+pub fn packages(python: &Python) -> Option<PathBuf> {
+    let folder = cache()?.join("packages").join(python.series());
+    folder.is_dir().then_some(folder)
+}
+
 /// Where slow things are kept between builds: `PROFILER_CACHE`, or a folder of the user's cache.
 #[must_use]
 pub fn cache() -> Option<PathBuf> {

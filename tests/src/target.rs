@@ -61,6 +61,7 @@ const SCRIPTS: &[(&str, &str)] = &[
         "main_thread_exits.py",
         include_str!("../targets/main_thread_exits.py"),
     ),
+    ("many_tasks.py", include_str!("../targets/many_tasks.py")),
     (
         "named_after_work.py",
         include_str!("../targets/named_after_work.py"),

@@ -1,6 +1,6 @@
 """Tasks of two loops in two threads that await each other in every way, and say so.
 
-Of what kind they are is the argument: `c`, `python`, `eager` or `uvloop`. The second loop's main
+Of what kind they are is the argument: `c`, `python`, `eager`, or `uvloop` and a folder that has it. The second loop's main
 task stands in a call of its own, so that of its tasks one runs and two could.
 """
 import asyncio
@@ -115,7 +115,8 @@ def tell(started, awaiters, states):
             "name": name,
             "coroutine": getattr(coroutine.cr_code, "co_qualname", coroutine.cr_code.co_name),
             "chain": chain(coroutine),
-            "state": states.get(name, "waiting"),
+            # It may begin before it has its name.
+            "state": states.get(name, states.get(coroutine.__name__, "waiting")),
             "awaited_by": sorted(it for it in awaiters.get(name, []) if not started[it].done()),
             "tid": tid,
         })
@@ -168,17 +169,29 @@ async def busy():
     """One runs; one has its turn since it was made, one since what it awaited is there."""
     loop = asyncio.get_running_loop()
     started, there = {}, loop.create_future()
+    asyncio.current_task().set_name("busy")
+    if KIND == "eager":
+        # They begin at once, inside of whoever makes them.
+        loop.set_task_factory(asyncio.eager_task_factory)
     make(leaf(there), "woken", started)
     make(yields(), "yields", started)
-    asyncio.current_task().set_name("busy")
-    await asyncio.sleep(0)
-    there.set_result(None)
-    stands(started)
+    if KIND == "eager":
+        there.set_result(None)
+        make(eagerly(started), "eagerly", started)
+    else:
+        await asyncio.sleep(0)
+        there.set_result(None)
+        stands(started)
     await asyncio.gather(*started.values())
 
 
+async def eagerly(started):
+    stands(started)
+
+
 def stands(started):
-    tell(started, {}, {"busy": "running", "yields": "runnable", "woken": "runnable"})
+    states = {"busy": "running", "eagerly": "running", "yields": "runnable", "woken": "runnable"}
+    tell(started, {}, states)
     settled.release()
     stopped.wait()
 
@@ -188,6 +201,7 @@ settled = threading.Semaphore(0)
 
 def run(main):
     if KIND == "uvloop":
+        sys.path.insert(0, sys.argv[2])
         import uvloop
 
         loop = uvloop.new_event_loop()

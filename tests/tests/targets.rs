@@ -120,6 +120,8 @@ fn all_of(python: &Python) -> Result<()> {
     check(python, "main_thread_exits.py", &[]).context("main_thread_exits")?;
     check(python, "sub_interpreters.py", &[]).context("sub_interpreters")?;
     check(python, "without_sys.py", &[]).context("without_sys")?;
+    check(python, "tasks.py", &[]).context("tasks")?;
+    check(python, "many_tasks.py", &["10"]).context("many_tasks")?;
 
     let mut origin = Target::start(python, "origin.py", &["1", "0", "1000", "1"])?;
     origin.tell("go")?;

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use tests::on_each;
 use tests::profiler;
-use tests::pythons::Python;
-use tests::rung::Rung;
+use tests::pythons::{self, Python};
+use tests::rung::{self, Rung, leave_out};
 use tests::target::Target;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -70,8 +70,8 @@ fn dumped(target: &Target) -> Result<Vec<Dumped>> {
     }
 }
 
-fn check_kind(python: &Python, kind: &str) -> Result<()> {
-    let mut target = Target::start(python, "tasks.py", &[kind])?;
+fn check_kind(python: &Python, arguments: &[&str]) -> Result<()> {
+    let mut target = Target::start(python, "tasks.py", arguments)?;
     let told: Vec<Told> = serde_json::from_value(target.ready()["tasks"].clone())?;
     ensure!(told.len() > 10, "{told:?}");
     let tasks = dumped(&target)?;
@@ -136,7 +136,7 @@ fn check_task(task: &Dumped, truth: &Told, names: &BTreeMap<u64, &str>) -> Resul
 fn tasks_are_as_their_program_says(python: &Python) -> Result<()> {
     let eager = (python.minor() >= (3, 12)).then_some("eager");
     for kind in ["c", "python"].into_iter().chain(eager) {
-        check_kind(python, kind).with_context(|| format!("tasks of kind `{kind}`"))?;
+        check_kind(python, &[kind]).with_context(|| format!("tasks of kind `{kind}`"))?;
     }
     Ok(())
 }
@@ -151,4 +151,19 @@ on_each! {
     tasks_are_as_their_program_says_on_3_13: 13;
     tasks_are_as_their_program_says_on_3_14: 14;
     tasks_are_as_their_program_says_on_3_15: 15;
+}
+
+#[test]
+fn tasks_of_uvloop_are_as_their_program_says() -> Result<()> {
+    if !rung::reached(Rung::Live) {
+        return Ok(());
+    }
+    let Some(python) = pythons::any() else {
+        return Ok(());
+    };
+    let Some(packages) = pythons::packages(python) else {
+        leave_out("there is no uvloop: run `cargo xtask setup`");
+        return Ok(());
+    };
+    check_kind(python, &["uvloop", &packages.to_string_lossy()])
 }

@@ -52,6 +52,9 @@ const SID_PYTHONS: &[&str] = &["python3.13", "python3.14", "python3.15"];
 /// The peers, by their names and versions on PyPI.
 const PEERS: &[&str] = &["py-spy==0.4.3", "austin-dist==4.0.0"];
 
+/// What targets import that no interpreter brings, by names and versions on PyPI.
+const PACKAGES: &[&str] = &["uvloop==0.23.0"];
+
 pub(crate) fn run(options: &Options) -> Result<()> {
     let cache = Cache::open()?;
     let _lock = cache.lock()?;
@@ -59,6 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     sid(&cache)?;
     free_threaded::make(&cache)?;
     kinds::run(&cache)?;
+    packages(&cache)?;
     if options.peers {
         peers(&cache)?;
     }
@@ -232,6 +236,33 @@ fn is_mounted(place: &Path) -> Result<bool> {
     Ok(table
         .lines()
         .any(|line| line.split(' ').nth(4) == Some(place.as_str())))
+}
+
+/// For one interpreter, into a folder of their own: `pip` writes each file where it belongs only
+/// once it has it all.
+fn packages(cache: &Cache) -> Result<()> {
+    let Some(python) = tests::pythons::any() else {
+        return Ok(());
+    };
+    let folder = cache.packages(&python.series());
+    if folder.join("uvloop").exists() {
+        return Ok(());
+    }
+    let Some((program, words)) = python.command.split_first() else {
+        return Ok(());
+    };
+    eprintln!("installing {} for {}", PACKAGES.join(" "), python.label);
+    let mut pip = Command::new(program);
+    pip.args(words)
+        .args(["-m", "pip", "install", "-q", "--only-binary", ":all:"])
+        .arg("--target")
+        .arg(&folder)
+        .args(PACKAGES);
+    // The tests say what they leave out without them.
+    if let Err(error) = shell::run(&mut pip, "is PyPI reached? try again") {
+        eprintln!("they are left out: {error:#}");
+    }
+    Ok(())
 }
 
 /// The virtual environment is made in place: `venv` and `pip` repair what was broken off.

@@ -12,7 +12,7 @@ use crate::words::RemoteAddr;
 
 /// Most bases of a type that are gone through.
 const MAX_BASES: usize = 32;
-/// Most types that are remembered; a program has hundreds of them.
+/// Most types that are read for a snapshot; a program has hundreds of them.
 const MAX_TYPES: usize = 1 << 14;
 
 /// How objects of a type are read.
@@ -108,11 +108,15 @@ impl Kinds {
         if let Some(kind) = self.0.borrow().get(&class) {
             return Ok(kind.clone());
         }
-        let kind = kind(types, class)?;
-        let mut known = self.0.borrow_mut();
-        if known.len() < MAX_TYPES {
-            known.insert(class, kind.clone());
+        if self.0.borrow().len() == MAX_TYPES {
+            return Err(ObjectError::TooLong {
+                addr: class,
+                length: MAX_TYPES as u64 + 1,
+                cap: MAX_TYPES as u64,
+            });
         }
+        let kind = kind(types, class)?;
+        self.0.borrow_mut().insert(class, kind.clone());
         Ok(kind)
     }
 }

@@ -124,6 +124,7 @@ impl Eyes<'_> {
         };
         let mut before = head;
         let mut at = self.memory.pointer(head)?;
+        let mut steps = 0;
         // Null before the thread has begun.
         while at != head && at != RemoteAddr(0) {
             // One that was taken out under the reader leads elsewhere, and so does what is no list.
@@ -133,7 +134,8 @@ impl Eyes<'_> {
                     expected: "list of tasks",
                 });
             }
-            if listed.tasks.len() == MAX_TASKS {
+            steps += 1;
+            if listed.tasks.len() == MAX_TASKS || steps > MAX_TASKS {
                 listed.left_out += 1;
                 return Ok(());
             }

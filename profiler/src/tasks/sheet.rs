@@ -174,7 +174,7 @@ impl<'a> Sheet<'a> {
     }
 
     /// From the pages; none when one of them cannot be read whole.
-    fn from_pages(&self, addr: RemoteAddr, buf: &mut [u8]) -> Option<()> {
+    fn held(&self, addr: RemoteAddr, buf: &mut [u8]) -> Option<()> {
         let mut at = addr.0;
         let mut rest = buf;
         while !rest.is_empty() {
@@ -199,7 +199,7 @@ impl Memory for Sheet<'_> {
     fn read(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<(), ReadError> {
         let result = if self.spend(buf.len() as u64) {
             let held = if buf.len() <= MAX_HELD {
-                self.from_pages(addr, buf)
+                self.held(addr, buf)
             } else {
                 None
             };

@@ -334,3 +334,87 @@ fn task_json(tree: &Tree<'_>, seen: &SeenTask) -> Value {
         "frames": seen.frames.iter().map(frame_json).collect::<Vec<_>>(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::stack::Frame;
+    use crate::tasks::Task;
+    use crate::words::{CoroutineAddr, RemoteAddr};
+
+    fn task(addr: u64, name: &str, awaited_by: &[u64]) -> SeenTask {
+        let future = Awaited {
+            addr: RemoteAddr(7),
+            class: "_asyncio.Future".into(),
+            task: None,
+        };
+        let task = Task {
+            addr: TaskAddr(addr),
+            coro: CoroutineAddr(addr + 1),
+            name: TaskName::Given(name.into()),
+            status: TaskStatus::Waiting,
+            frames: Vec::new(),
+            leaf: Leaf::Awaits(future.clone()),
+            waits_for: Some(future),
+            event_loop: RemoteAddr(1),
+            awaited_by: awaited_by.iter().map(|it| TaskAddr(*it)).collect(),
+        };
+        SeenTask {
+            task: Arc::new(task),
+            frames: vec![Frame::python("f", "a.py", Some(1), Some(2))],
+            thread: Some(Tid(4)),
+            exact: true,
+        }
+    }
+
+    fn tree(tasks: Vec<SeenTask>) -> String {
+        let seen = SeenTasks {
+            tasks,
+            loops: 1,
+            ..SeenTasks::default()
+        };
+        let mut out = Vec::new();
+        print(&mut out, &seen, &[], ("", "")).expect("memory");
+        let out = String::from_utf8(out).expect("UTF-8");
+        let lines = out.lines().skip(2).take_while(|line| !line.is_empty());
+        let lines = lines.map(|line| line.replace(" f: waiting for a Future in f (a.py:2)", ""));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn each_task_stands_once_below_the_first_that_awaits_it() {
+        let check = |tasks: Vec<SeenTask>, lines: &[&str]| {
+            assert_eq!(tree(tasks), lines.join("\n"));
+        };
+        check(
+            vec![
+                task(10, "Task-10", &[]),
+                task(20, "Task-2", &[10, 30]),
+                task(30, "parent", &[]),
+                task(40, "child", &[20]),
+            ],
+            &[
+                "  \"Task-10\"",
+                "    \"Task-2\" · also awaited by \"parent\"",
+                "      \"child\"",
+                "  \"parent\"",
+            ],
+        );
+        // An awaiter that is not there is none.
+        check(vec![task(10, "orphan", &[99])], &["  \"orphan\""]);
+    }
+
+    #[test]
+    fn tasks_in_a_circle_are_all_shown() {
+        let lines = tree(vec![
+            task(10, "a", &[30]),
+            task(20, "b", &[10]),
+            task(30, "c", &[20]),
+            task(40, "self", &[40]),
+        ]);
+        let expected = ["  \"a\"", "    \"b\"", "      \"c\"", "  \"self\""];
+        assert_eq!(lines, expected.join("\n"));
+    }
+}

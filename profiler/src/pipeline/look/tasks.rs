@@ -121,7 +121,8 @@ fn shoot(
         .collect();
     let snapshot = reader.snapshot(runtime, memory)?;
     // One that has come to run, or has ended, ran in between.
-    let involved = before.iter().chain(&snapshot.loops);
+    let after = reader.loops(runtime, memory)?;
+    let involved = before.iter().chain(&snapshot.loops).chain(&after);
     let restless = involved
         .map(|running| running.event_loop)
         .filter(|event_loop| {
