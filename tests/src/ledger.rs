@@ -63,6 +63,9 @@ pub struct Ledger {
     pub not_followed: u64,
     /// The threads.
     pub threads: Vec<Thread>,
+    /// The tasks, where they were asked for.
+    #[serde(default)]
+    pub tasks: Option<Tasks>,
     /// Those that ended without a sample.
     pub unsampled: Unsampled,
     /// What the profiler itself cost.
@@ -96,6 +99,31 @@ pub struct Process {
     pub ended_by: Option<String>,
     /// How close it was looked at.
     pub seen: String,
+}
+
+/// The accounts of tasks.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Tasks {
+    /// Their samples.
+    pub samples: u64,
+    /// Those of tasks whose coroutine was on a thread's stack.
+    pub running: u64,
+    /// Those of tasks that waited for their turn.
+    pub runnable: u64,
+    /// Those of tasks that waited for a future.
+    pub waiting: u64,
+    /// Those of tasks that could not be read, by the reason.
+    pub unreadable: BTreeMap<String, u64>,
+    /// Those that were read while a loop ran.
+    pub estimated: u64,
+    /// Those that have their coroutine's name for want of their own.
+    pub by_coroutine: u64,
+    /// How often all tasks were read.
+    pub snapshots: u64,
+    /// How often that was not needed.
+    pub unchanged: u64,
+    /// Tasks that nobody saw, at least.
+    pub between_looks: u64,
 }
 
 /// Who ended without a sample.

@@ -62,6 +62,7 @@ const SCRIPTS: &[(&str, &str)] = &[
         include_str!("../targets/main_thread_exits.py"),
     ),
     ("many_tasks.py", include_str!("../targets/many_tasks.py")),
+    ("task_time.py", include_str!("../targets/task_time.py")),
     (
         "named_after_work.py",
         include_str!("../targets/named_after_work.py"),

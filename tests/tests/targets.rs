@@ -122,6 +122,17 @@ fn all_of(python: &Python) -> Result<()> {
     check(python, "without_sys.py", &[]).context("without_sys")?;
     check(python, "tasks.py", &[]).context("tasks")?;
     check(python, "many_tasks.py", &["10"]).context("many_tasks")?;
+    for what in [
+        &["queue", "10", "0"][..],
+        &["turns", "1"],
+        &["crowd", "4", "1"],
+        &["storm", "100", "0"],
+    ] {
+        let mut tasks = Target::start(python, "task_time.py", what)?;
+        tasks.tell("go")?;
+        let done = tasks.expect("done")?;
+        ensure!(done["spent"].is_object(), "{done}");
+    }
 
     let mut origin = Target::start(python, "origin.py", &["1", "0", "1000", "1"])?;
     origin.tell("go")?;

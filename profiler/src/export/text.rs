@@ -5,7 +5,7 @@
 
 use std::io;
 
-use crate::aggregate::{CLOCK, Profile, UNIT, count, percent, seconds};
+use crate::aggregate::{CLOCK, Profile, UNIT, Whose, count, percent, seconds};
 use crate::cpython::Build;
 use crate::export::Options;
 use crate::export::escape::printable;
@@ -16,6 +16,7 @@ use crate::words::DurationNs;
 mod part;
 mod places;
 mod processes;
+mod tasks;
 mod threads;
 mod why;
 
@@ -31,6 +32,9 @@ pub fn write(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> i
     if profile.ticks() == 0 {
         let why = match mode {
             Mode::Cpu => "nothing of the target ran on a CPU while it was watched",
+            Mode::Wall if profile.meta().whose == Whose::Tasks => {
+                "no task of the target was met while it was watched"
+            }
             Mode::Wall => "no thread of the target was met while it was watched",
             Mode::OffCpu => "nothing of the target was off the CPU while it was watched",
             Mode::Gil if profile.meta().build == Build::FreeThreaded.key() => {
@@ -45,12 +49,14 @@ pub fn write(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> i
     match mode {
         Mode::Cpu => {
             places::write(&all, "", options, out)?;
+            tasks::write(&all, options, out)?;
             processes::write(&all, "", options, out)?;
             threads::write(&all, false, "", options, out)?;
         }
         Mode::Wall | Mode::OffCpu => {
             places::write(&all, "", options, out)?;
             why::reasons(&all, options, out)?;
+            tasks::write(&all, options, out)?;
             processes::write(&all, "", options, out)?;
             threads::write(&all, true, "", options, out)?;
             why::notes(&all, out)?;
@@ -107,12 +113,23 @@ fn head(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io::Re
         };
         parts.push(format!("CPython {}{build}", meta.python));
     }
-    parts.push(format!("{} at {} Hz", meta.mode.key(), meta.rate_hz));
+    let of_tasks = match meta.whose {
+        Whose::Threads => "",
+        Whose::ThreadsByTask | Whose::Tasks => " by task",
+    };
+    parts.push(format!(
+        "{}{of_tasks} at {} Hz",
+        meta.mode.key(),
+        meta.rate_hz
+    ));
     parts.push(format!("{} watched", seconds(profile.duration())));
     let samples = count(profile.ticks());
     let time = seconds(profile.weight());
     parts.push(match meta.mode {
         Mode::Cpu => format!("{samples} samples for {time} of CPU"),
+        Mode::Wall if meta.whose == Whose::Tasks => {
+            format!("{samples} samples for {time} of all tasks")
+        }
         Mode::Wall => format!("{samples} samples for {time} of all threads"),
         Mode::OffCpu => format!("{samples} samples for {time} off the CPU"),
         // Holding and waiting do not add up to anything.
@@ -120,6 +137,7 @@ fn head(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> io::Re
     });
     let what = match meta.mode {
         Mode::Cpu => "time on a CPU",
+        Mode::Wall if meta.whose == Whose::Tasks => "time of each task, running or not",
         Mode::Wall => "time of each thread, on a CPU or not",
         Mode::OffCpu => "time off the CPU",
         Mode::Gil => "time with the GIL, and time waiting for it",

@@ -337,7 +337,7 @@ impl Member {
 }
 
 /// How a look that was due at that time came upon a thread.
-const fn meeting(account: &Account, due: MonotonicNs) -> Meeting {
+pub(super) const fn meeting(account: &Account, due: MonotonicNs) -> Meeting {
     // What began after the look was due is met as it is now.
     let asked = if account.since >= due.0 {
         u64::MAX

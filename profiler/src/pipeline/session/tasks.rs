@@ -17,10 +17,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use self::held::{Group, Held};
 use self::ran::Names;
 pub(super) use self::ran::Ran;
-use super::{Kit, member::Member};
+use super::{Kit, member::Member, off_cpu::meeting};
 use crate::{
     aggregate::{Place, ThreadIndex, ThreadInfo},
-    pipeline::people::Stranger,
+    pipeline::{absence::Meeting, people::Stranger},
     sample::{Activity, FramesFrom, Wait},
     source::{Accounts, Slot},
     stack::StackId,
@@ -214,7 +214,7 @@ impl Member {
             } else {
                 FramesFrom::User
             };
-            let activity = self.activity_of(task, on);
+            let activity = self.activity_of(task, on, due);
             held.add(
                 Group {
                     place: Place {
@@ -264,20 +264,26 @@ impl Member {
         )
     }
 
-    fn activity_of(&self, task: &Task, thread: Option<&LoopThread>) -> Activity {
+    fn activity_of(
+        &self,
+        task: &Task,
+        thread: Option<&LoopThread>,
+        due: MonotonicNs,
+    ) -> Activity {
         match (task.status, thread) {
             (TaskStatus::Waiting, _) => Activity::Blocked(Wait::Await),
             (TaskStatus::Runnable, _) => Activity::Runnable,
             (TaskStatus::Unknown, _) | (TaskStatus::Running, None) => Activity::Unknown,
             (TaskStatus::Running, Some(thread)) if thread.is_on_cpu() => Activity::OnCpu,
             (TaskStatus::Running, Some(LoopThread { account, .. })) => {
-                if account.off_state == 0 || account.woken_ns != 0 {
-                    Activity::Runnable
-                } else {
-                    Activity::Blocked(self.wait(account, |futex| {
+                match meeting(account, due) {
+                    // It had its CPU until we came.
+                    Meeting::Preempted => Activity::OnCpu,
+                    Meeting::Runnable => Activity::Runnable,
+                    Meeting::Blocked => Activity::Blocked(self.wait(account, |futex| {
                         let gils = self.python.iter().flat_map(|python| &python.gils);
                         gils.into_iter().any(|gil| gil.contains(futex))
-                    }))
+                    })),
                 }
             }
         }

@@ -19,6 +19,7 @@ use crate::{
         stacks::ChainId,
     },
     pystack::{Chain, PyFrame},
+    sample::Mode,
     stack::{Frame, FrameId},
     sys,
     target::Memory,
@@ -95,7 +96,7 @@ impl Member {
     /// Which task ran at a tick; none when the thread was in its loop, or runs none.
     pub(in super::super) fn ran(&mut self, kit: &mut Kit, tick: &Tick) -> Option<Ran> {
         let view = kit.settings.tasks?;
-        if self.python.is_none() || tick.frame_count() == 0 {
+        if self.python.is_none() || tick.frame_count() == 0 || kit.settings.mode != Mode::Cpu {
             return None;
         }
         let chain = Chain::from_record(
@@ -104,15 +105,18 @@ impl Member {
             tick.leaf_frames,
             tick.walk_end,
         )
-        .with_notes(tick.generators(), tick.generators_missing, None::<FrameAddr>);
+        .with_notes(
+            tick.generators(),
+            tick.generators_missing,
+            None::<FrameAddr>,
+        );
         if chain.generators.is_empty() {
             return None;
         }
         let known = |names: &Names| {
             let mut generators = chain.generators.iter();
-            generators.find_map(|it| {
-                Some((it.frame, names.by_coroutine.get(&it.coroutine)?.clone()))
-            })
+            generators
+                .find_map(|it| Some((it.frame, names.by_coroutine.get(&it.coroutine)?.clone())))
         };
         let mut found = known(&self.tasks.names);
         if found.is_none() && sys::monotonic() >= self.tasks.names.again {
@@ -228,4 +232,3 @@ fn begun_by_a_loop(python: &mut Python, memory: &dyn Memory, chain: &Chain) -> O
         })
     })
 }
-
