@@ -117,7 +117,9 @@ fn children_for_whom_there_is_no_room_are_counted() -> Result<()> {
     const ROOM: u64 = 1024;
     let count = ROOM + 100;
     let mut target = Target::start(python, "crowd.py", &[&count.to_string()])?;
-    let mut profiler = Running::on(target.pid(), &["--subprocesses", "-r", "499"])?;
+    // No birth is to be lost, however slow the machine is.
+    let options = ["--subprocesses", "-r", "49", "--ring-bytes", "16777216"];
+    let mut profiler = Running::on(target.pid(), &options)?;
     profiler.attached()?;
     target.tell("go")?;
     target.expect("running")?;
@@ -129,13 +131,14 @@ fn children_for_whom_there_is_no_room_are_counted() -> Result<()> {
     ledger.balances()?;
     ensure!(
         ledger.not_followed == count + 1 - ROOM,
-        "{}",
+        "{} not followed",
         ledger.not_followed
     );
     ensure!(
         ledger.processes.len() as u64 == ROOM,
-        "{}",
-        ledger.processes.len()
+        "{} processes: {}",
+        ledger.processes.len(),
+        finished.stderr
     );
     ensure!(
         finished.stderr.contains("101 children were not followed"),
