@@ -110,10 +110,16 @@ fn each_has_its_own(python: &Python) -> Result<()> {
             seen += entry.ticks;
             ensure!(told.task(entry) == Some(task), "{labels:?}");
             let has = |name: &str| told.profile.is_in(entry, name);
-            ensure!(["inner", "middle", "takes_turns"].into_iter().all(has), "{labels:?}");
+            ensure!(
+                ["inner", "middle", "takes_turns"].into_iter().all(has),
+                "{labels:?}"
+            );
         }
     }
-    ensure!(seen > 500 && tasks.by_coroutine < seen / 4, "{seen} samples: {tasks:?}");
+    ensure!(
+        seen > 500 && tasks.by_coroutine < seen / 4,
+        "{seen} samples: {tasks:?}"
+    );
     Ok(())
 }
 on_each! {

@@ -53,6 +53,18 @@ pub enum Whose {
     Tasks,
 }
 
+impl Whose {
+    /// The word for it in files.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Threads => "threads",
+            Self::ThreadsByTask => "threads_by_task",
+            Self::Tasks => "tasks",
+        }
+    }
+}
+
 /// A process's place in its profile, in the order of registration, counted from zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessIndex(pub u32);

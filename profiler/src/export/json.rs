@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! {"schema": 1,
-//!  "meta": {"pid", "command", "python", "build", "mode", "unit", "clock", "engine", "rate_hz",
-//!           "period_ns", "ticks_by", "host", "started_at_unix_ns", "duration_ns", "ticks",
-//!           "weight_ns"},
+//!  "meta": {"pid", "command", "python", "build", "mode", "whose", "unit", "clock", "engine",
+//!           "rate_hz", "period_ns", "ticks_by", "host", "started_at_unix_ns", "duration_ns",
+//!           "ticks", "weight_ns"},
 //!  "frames":  [{"kind", "function", "file", "line", "first_line", "module", "label"}],
 //!  "stacks":  [[frame, …]],             indices of frames, leaf first
 //!  "processes": [{"pid", "parent", "command", "python"}],
@@ -20,7 +20,7 @@
 //!
 //! - `state`: `on_cpu`, `runnable`, `blocked`, `unknown`; `reason`, only when it was blocked:
 //!   `lock`, `gil`, `io_file`, `io_socket`, `io_pipe`, `sleep`, `poll`, `child`, `page_fault`,
-//!   `stopped`, `unknown` or a system call's name;
+//!   `stopped`, `await` (only of tasks), `unknown` or a system call's name;
 //! - `gil`: `holds`, `waits`, `neither`, `unknown`; `behind`: the index of the thread that had
 //!   the GIL while this one waited for it;
 //! - `gc`: `collecting`, `idle`, `unknown`; `handling`: `exception`, `nothing`, `unknown`;
@@ -61,6 +61,7 @@ struct Meta<'a> {
     python: &'a str,
     build: &'a str,
     mode: &'a str,
+    whose: &'a str,
     unit: &'a str,
     clock: &'a str,
     engine: &'a str,
@@ -204,6 +205,7 @@ fn meta(profile: &Profile) -> Meta<'_> {
         python: &meta.python,
         build: &meta.build,
         mode: meta.mode.key(),
+        whose: meta.whose.key(),
         unit: UNIT,
         clock: CLOCK,
         engine: &meta.engine,

@@ -59,7 +59,11 @@ mod tests {
             let part = chain.part(from, to);
             let found: Vec<u64> = part.frames.iter().map(|frame| frame.code).collect();
             assert_eq!(found, codes, "{from} to {to}");
-            assert_eq!((part.cut_at, part.missing), (cut_at, missing), "{from} to {to}");
+            assert_eq!(
+                (part.cut_at, part.missing),
+                (cut_at, missing),
+                "{from} to {to}"
+            );
         }
     }
 }

@@ -160,8 +160,7 @@ impl TaskReader {
     pub fn has_its_name(&self, memory: &dyn Memory, task: &Task) -> bool {
         let (sheet, kinds) = (Sheet::new(memory), Kinds::default());
         let eyes = self.eyes(memory, &sheet, &kinds);
-        eyes.name_of(task.addr)
-            .is_ok_and(|name| name == task.name)
+        eyes.name_of(task.addr).is_ok_and(|name| name == task.name)
     }
 
     fn eyes<'a>(

@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use profiler::aggregate::{
-    Ledger, Limits, Place, Profile, ProfileBuilder, ProfileMeta, ThreadIndex, ThreadInfo,
+    Ledger, Limits, Place, Profile, ProfileBuilder, ProfileMeta, ThreadIndex, ThreadInfo, Whose,
 };
 use profiler::export::{self, Format, Options};
 use profiler::sample::{Activity, FramesFrom, Gc, Gil, Handling, Mode, Sample};
@@ -15,6 +15,7 @@ pub(crate) const START: u64 = 5_000_000_000;
 
 pub(crate) fn meta() -> ProfileMeta {
     ProfileMeta {
+        whose: Whose::Threads,
         pid: Pid(4242),
         command: String::from("python3 /srv/app/main.py --name a<b>&\"c\""),
         python: String::from("3.12.1"),

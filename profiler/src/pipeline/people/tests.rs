@@ -141,6 +141,7 @@ impl PythonWitness for Old {
 
 fn builder() -> ProfileBuilder {
     ProfileBuilder::new(ProfileMeta {
+        whose: crate::aggregate::Whose::Threads,
         pid: Pid(PID),
         command: String::new(),
         python: String::new(),

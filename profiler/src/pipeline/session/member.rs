@@ -12,8 +12,8 @@ use profiler_common::{
 use super::{
     Kit,
     off_cpu::OffCpu,
-    tasks::{MemberTasks, Ran},
     plans::{Python, lacks_ways},
+    tasks::{MemberTasks, Ran},
 };
 use crate::{
     aggregate::{Place, ProcessIndex, ThreadIndex},

@@ -63,7 +63,11 @@ impl TaskBooks {
     ) -> (ProfileBuilder, TaskAccounts) {
         self.builder.take_people(of_threads);
         let first = self.first.unwrap_or(0);
-        let later = self.numbers.iter().filter(|number| **number > first).count() as u64;
+        let later = self
+            .numbers
+            .iter()
+            .filter(|number| **number > first)
+            .count() as u64;
         self.accounts.numbered = self.numbers.len() as u64;
         if self.numbers.len() < MAX_NUMBERS {
             let given = self.highest.saturating_sub(first);

@@ -159,8 +159,7 @@ impl Member {
                     !thread.is_some_and(|thread| thread.was_still(accounts))
                 })
                 .collect();
-            let is_on_cpu =
-                |event_loop| threads.get(event_loop).is_some_and(LoopThread::is_on_cpu);
+            let is_on_cpu = |event_loop| threads.get(event_loop).is_some_and(LoopThread::is_on_cpu);
             // What runs now will go on running, as a rule.
             let hopeless = restless.iter().all(is_on_cpu);
             shot = Some(Shot {
@@ -264,12 +263,7 @@ impl Member {
         )
     }
 
-    fn activity_of(
-        &self,
-        task: &Task,
-        thread: Option<&LoopThread>,
-        due: MonotonicNs,
-    ) -> Activity {
+    fn activity_of(&self, task: &Task, thread: Option<&LoopThread>, due: MonotonicNs) -> Activity {
         match (task.status, thread) {
             (TaskStatus::Waiting, _) => Activity::Blocked(Wait::Await),
             (TaskStatus::Runnable, _) => Activity::Runnable,

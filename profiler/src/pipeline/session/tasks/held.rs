@@ -127,8 +127,7 @@ impl Held {
             }
         }
         for (reason, tasks) in self.unread {
-            *accounts.unreadable.entry(reason.to_owned()).or_default() +=
-                tasks * u64::from(rounds);
+            *accounts.unreadable.entry(reason.to_owned()).or_default() += tasks * u64::from(rounds);
         }
     }
 }
