@@ -74,7 +74,7 @@ pub struct Place {
 }
 
 /// A profile in the making.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ProfileBuilder {
     meta: ProfileMeta,
     limits: Limits,

@@ -45,6 +45,14 @@ impl Line {
         }
     }
 
+    /// Let something else be written meanwhile.
+    pub(super) fn beside(&self, write: impl FnOnce()) {
+        match &self.bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+
     /// Show how far it is; the first call comes when the ticks have begun.
     pub(super) fn show(&self, progress: Progress) {
         if let Some(word) = self.word.take() {

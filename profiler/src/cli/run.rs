@@ -8,8 +8,6 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use tokio::sync::oneshot;
-
 use super::{
     DONE, FAILED,
     args::RunArgs,
@@ -18,13 +16,13 @@ use super::{
     progress::Line,
     report,
     settings::{PID_MARK, RunPlan, Whom, run_plan},
-    signals::{self, Word},
+    signals::{self, Heard, Word},
     start::{CANNOT_START, Held},
 };
 use crate::{
     aggregate::{ProcessIndex, Profile},
     export::{self, Format, Sink, SinkError, Unit},
-    pipeline::{self, Attached, End, Outcome, Target},
+    pipeline::{self, Attached, End, Outcome, Outside, Target},
     sys,
     words::Pid,
 };
@@ -160,7 +158,7 @@ fn profile(
     target: Target,
     plan: &RunPlan,
     line: &Line,
-    signals: oneshot::Receiver<Word>,
+    signals: Heard,
     ticking: impl FnOnce(),
 ) -> Result<(Outcome, Option<Word>)> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -169,9 +167,23 @@ fn profile(
     let host = nix::sys::utsname::uname()
         .map(|name| name.nodename().to_string_lossy().into_owned())
         .unwrap_or_default();
-    let mut progress = |progress| line.show(progress);
     let mut word = None;
-    let stop = async { word = signals.await.ok() };
+    let Heard {
+        word: heard,
+        asked,
+    } = signals;
+    let outside = Outside {
+        stop: async { word = heard.await.ok() },
+        asked: &asked,
+        so_far: &mut |profile| {
+            line.beside(|| {
+                if let Err(error) = write_so_far(plan, &profile) {
+                    eprintln!("error: {error}");
+                }
+            });
+        },
+        progress: &mut |progress| line.show(progress),
+    };
     let settings = plan.run.clone();
     let outcome = match engine {
         Chosen::Bpf(kernel) => runtime.block_on(pipeline::run(
@@ -180,8 +192,7 @@ fn profile(
             settings,
             host,
             ticking,
-            stop,
-            &mut progress,
+            outside,
         )),
         Chosen::Proc(why_not_bpf) => runtime.block_on(pipeline::run_proc(
             target,
@@ -189,8 +200,7 @@ fn profile(
             host,
             why_not_bpf,
             ticking,
-            stop,
-            &mut progress,
+            outside,
         )),
     }?;
     Ok((outcome, word))
@@ -210,6 +220,11 @@ fn wait(mut child: Child, word: Option<Word>) -> Result<u8> {
     Ok(code
         .and_then(|code| u8::try_from(code).ok())
         .unwrap_or(FAILED))
+}
+
+/// What was collected so far, into the same files; they are written again at the end.
+fn write_so_far(plan: &RunPlan, profile: &Profile) -> Result<()> {
+    write(plan, open(plan)?, profile, "so far")
 }
 
 fn write(plan: &RunPlan, outputs: Outputs, profile: &Profile, why: &str) -> Result<()> {

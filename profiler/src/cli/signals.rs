@@ -1,12 +1,12 @@
 //! Ctrl-C and `kill`: the first one ends the run, the second one gives up, whatever the program
-//! is busy with.
+//! is busy with. `kill -USR1` asks for the profile so far.
 
-use std::{io, thread};
+use std::{io, sync::Arc, thread};
 
 use tokio::{
     runtime::Builder,
     signal::unix::{Signal, SignalKind, signal},
-    sync::oneshot,
+    sync::{Notify, oneshot},
 };
 
 use super::FAILED;
@@ -20,10 +20,19 @@ pub(super) enum Word {
     Terminate,
 }
 
-/// Listen from now on. The receiver gets the first signal; the second one ends the process.
+/// What is heard.
+#[derive(Debug)]
+pub(super) struct Heard {
+    /// The first word that ends the run; the second one ends the process.
+    pub(super) word: oneshot::Receiver<Word>,
+    /// The profile so far is asked for.
+    pub(super) asked: Arc<Notify>,
+}
+
+/// Listen from now on.
 ///
 /// A thread of its own listens, so that writing a large profile does not make it deaf.
-pub(super) fn listen() -> io::Result<oneshot::Receiver<Word>> {
+pub(super) fn listen() -> io::Result<Heard> {
     let (sender, receiver) = oneshot::channel();
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let mut signals = {
@@ -32,8 +41,11 @@ pub(super) fn listen() -> io::Result<oneshot::Receiver<Word>> {
             interrupts: signal(SignalKind::interrupt())?,
             terminations: signal(SignalKind::terminate())?,
             hangups: signal(SignalKind::hangup())?,
+            questions: signal(SignalKind::user_defined1())?,
+            asked: Arc::new(Notify::new()),
         }
     };
+    let asked = Arc::clone(&signals.asked);
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
@@ -45,22 +57,34 @@ pub(super) fn listen() -> io::Result<oneshot::Receiver<Word>> {
             });
             std::process::exit(FAILED.into());
         })?;
-    Ok(receiver)
+    Ok(Heard {
+        word: receiver,
+        asked,
+    })
 }
 
 struct Signals {
     interrupts: Signal,
     terminations: Signal,
     hangups: Signal,
+    questions: Signal,
+    asked: Arc<Notify>,
 }
 
 impl Signals {
     async fn next(&mut self) -> Word {
-        tokio::select! {
-            _ = self.interrupts.recv() => Word::Interrupt,
-            _ = self.terminations.recv() => Word::Terminate,
-            // The terminal is gone, and the command heard of it too.
-            _ = self.hangups.recv() => Word::Interrupt,
+        loop {
+            return tokio::select! {
+                _ = self.interrupts.recv() => Word::Interrupt,
+                _ = self.terminations.recv() => Word::Terminate,
+                // The terminal is gone, and the command heard of it too.
+                _ = self.hangups.recv() => Word::Interrupt,
+                _ = self.questions.recv() => {
+                    // Several before the first is answered are one.
+                    self.asked.notify_one();
+                    continue;
+                }
+            };
         }
     }
 }

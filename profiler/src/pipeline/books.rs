@@ -32,7 +32,7 @@ pub(super) struct Received {
 }
 
 /// What is kept of a process when it is over, or the run is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Gone {
     pub(super) index: ProcessIndex,
     pub(super) pid: Pid,

@@ -25,5 +25,5 @@ mod stacks;
 pub use attach::{AttachError, Attached};
 pub use look::{Seen, SeenTask, SeenTasks, View, look};
 pub use proc::run_proc;
-pub use run::{End, Outcome, Progress, RunError, run};
+pub use run::{End, Outcome, Outside, Progress, RunError, run};
 pub use settings::{RunSettings, Target, Tasks, Walk};

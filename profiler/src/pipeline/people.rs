@@ -69,7 +69,7 @@ pub(super) struct Person {
 }
 
 /// All threads of the profile.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct People {
     /// In the order of their index.
     everyone: Vec<Person>,
@@ -434,14 +434,8 @@ impl People {
     }
 
     /// Everyone, in the order of their index.
-    #[cfg(test)]
     pub(super) fn everyone(&self) -> &[Person] {
         &self.everyone
-    }
-
-    /// The process is over, or the run: everyone leaves, in the order of their index.
-    pub(super) fn into_everyone(self) -> Vec<Person> {
-        self.everyone
     }
 
     /// Whether a thread of this id is alive and has a place.

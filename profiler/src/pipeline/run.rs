@@ -3,22 +3,23 @@
 
 use std::{fmt, future::Future, io, time::Duration};
 
-use profiler_common::loss::Counters;
+use profiler_common::{account::Account, loss::Counters};
 use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 use super::{
     attach::{AttachError, Attached},
     books::{self, Span},
     rounds::Rounds,
-    session::Session,
+    session::{Session, SoFar},
     settings::{RunSettings, Target, Walk},
 };
 use crate::{
     aggregate::{Profile, ProfileBuilder, Whose},
     assembler::Assembler,
     cpython::{CpythonError, Runtime},
-    source::{Kernel, KernelError, ring::Ring},
+    source::{Kernel, KernelError, ProgramCost, ring::Ring},
     sys,
     target::descendants,
     wire,
@@ -54,6 +55,24 @@ pub struct Progress {
     pub ticks: u64,
     /// Whether an interpreter was found yet.
     pub python: bool,
+}
+
+/// What a run hears from outside, and whom it tells.
+pub struct Outside<'a, S> {
+    /// Ends the run.
+    pub stop: S,
+    /// Asks for the profile so far.
+    pub asked: &'a Notify,
+    /// Gets it.
+    pub so_far: &'a mut dyn FnMut(Profile),
+    /// Gets the state of the run, often.
+    pub progress: &'a mut dyn FnMut(Progress),
+}
+
+impl<S> fmt::Debug for Outside<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outside").finish_non_exhaustive()
+    }
 }
 
 /// Why a run could not be.
@@ -116,7 +135,7 @@ const SETTLING: Duration = Duration::from_millis(3);
 /// How often CPUs that came online are looked for.
 const NEW_CPUS: Duration = Duration::from_secs(5);
 
-/// Profile `target` until the first of: its end, the duration, `stop`. `ticking` is called once no
+/// Profile `target` until the first of: its end, the duration, the word to stop. `ticking` is called once no
 /// tick will be missed any more.
 ///
 /// # Errors
@@ -128,8 +147,7 @@ pub async fn run(
     settings: RunSettings,
     host: String,
     ticking: impl FnOnce(),
-    stop: impl Future<Output = ()>,
-    progress: &mut dyn FnMut(Progress),
+    outside: Outside<'_, impl Future<Output = ()>>,
 ) -> Result<Outcome, RunError> {
     let mut roots = Vec::new();
     for pid in &target.pids {
@@ -178,8 +196,7 @@ pub async fn run(
         &mut session,
         &mut assembler,
         &settings,
-        stop,
-        progress,
+        outside,
     )
     .await?;
     Ok(close(kernel, &mut ring, session, &mut assembler, end)?)
@@ -234,9 +251,14 @@ async fn drive(
     session: &mut Session,
     assembler: &mut Assembler,
     settings: &RunSettings,
-    stop: impl Future<Output = ()>,
-    progress: &mut dyn FnMut(Progress),
+    outside: Outside<'_, impl Future<Output = ()>>,
 ) -> Result<End, RunError> {
+    let Outside {
+        stop,
+        asked,
+        so_far,
+        progress,
+    } = outside;
     let begin = Instant::now();
     let deadline = settings.duration.map(|duration| begin + duration);
     let mut calm = false;
@@ -258,6 +280,10 @@ async fn drive(
             () = until(deadline) => Some(End::Duration),
             due = round(rounds.as_mut()) => {
                 session.look_off_cpu(kernel.accounts(), due?);
+                continue;
+            }
+            () = asked.notified() => {
+                so_far(conclude_so_far(kernel, ring, session, assembler)?);
                 continue;
             }
             readable = ring.readable() => {
@@ -403,35 +429,90 @@ fn close(
     kernel.flush_log();
     session.meet_the_unsampled(&accounts);
     let python = session.was_python();
-    let span = Span {
-        began: session.since(),
-        end: stopped,
-        off_cpu: session.kit.settings.mode.looks_off_cpu(),
+    let kernels = Kernels {
+        counters,
+        accounts,
+        cost,
     };
-    let looks = session.looks();
-    let (kit, gone) = session.close(stopped);
-    let mut ledger = kit.builder.ledger(stopped);
-    let received = kit.received;
-    books::close(&mut ledger, &counters, received, &gone, &accounts, span);
-    (ledger.looks, ledger.moved) = looks;
-    books::cost(&mut ledger, cost, sys::own_cost());
-    let began = kit.settings.began;
-    ledger.profiler.first_sample_ns = received.first.map(|first| first.0.saturating_sub(began.0));
-    let profile = match kit.builder.meta().whose {
-        Whose::Threads => kit.builder.close(stopped, ledger),
-        Whose::ThreadsByTask => {
-            ledger.tasks = Some(kit.tasks.close(&kit.builder).1);
-            kit.builder.close(stopped, ledger)
-        }
-        Whose::Tasks => {
-            let (builder, accounts) = kit.tasks.close(&kit.builder);
-            ledger.tasks = Some(accounts);
-            builder.close(stopped, ledger)
-        }
-    };
+    let (settings, since) = (session.kit.settings.clone(), session.since());
+    let profile = profile(session.close(stopped), kernels, &settings, since, stopped);
     Ok(Outcome {
         profile,
         end,
         python,
     })
+}
+
+/// What the run would have come to if it were over now; it goes on.
+fn conclude_so_far(
+    kernel: &mut Kernel,
+    ring: &mut Ring,
+    session: &mut Session,
+    assembler: &mut Assembler,
+) -> Result<Profile, KernelError> {
+    let mut counters = kernel.counters()?;
+    let now = sys::monotonic();
+    let accounts = kernel.accounts().all();
+    pump(ring, session, assembler, Some(now));
+    // Of ticks since the counters were read, and of those still on their way, nothing is lost.
+    let received = session.kit.received;
+    let arrived = received.ticks + received.malformed + received.unknown_process;
+    counters.ticks = (counters.ticks - counters.samples) + arrived;
+    counters.samples = arrived;
+    let kernels = Kernels {
+        counters,
+        accounts,
+        cost: kernel.cost(now),
+    };
+    let so_far = session.so_far(&kernels.accounts, now);
+    let (settings, since) = (session.kit.settings.clone(), session.since());
+    Ok(profile(so_far, kernels, &settings, since, now))
+}
+
+/// The kernel's side of the books.
+struct Kernels {
+    counters: Counters,
+    accounts: Vec<Account>,
+    cost: Option<ProgramCost>,
+}
+
+/// The profile of a run from `since` to `end`, with its ledger.
+fn profile(
+    run: SoFar,
+    kernels: Kernels,
+    settings: &RunSettings,
+    since: MonotonicNs,
+    end: MonotonicNs,
+) -> Profile {
+    let SoFar {
+        builder,
+        tasks,
+        received,
+        looks,
+        gone,
+    } = run;
+    let span = Span {
+        began: since,
+        end,
+        off_cpu: settings.mode.looks_off_cpu(),
+    };
+    let mut ledger = builder.ledger(end);
+    let (counters, accounts) = (&kernels.counters, &kernels.accounts);
+    books::close(&mut ledger, counters, received, &gone, accounts, span);
+    (ledger.looks, ledger.moved) = looks;
+    books::cost(&mut ledger, kernels.cost, sys::own_cost());
+    let began = settings.began;
+    ledger.profiler.first_sample_ns = received.first.map(|first| first.0.saturating_sub(began.0));
+    match builder.meta().whose {
+        Whose::Threads => builder.close(end, ledger),
+        Whose::ThreadsByTask => {
+            ledger.tasks = Some(tasks.close(&builder).1);
+            builder.close(end, ledger)
+        }
+        Whose::Tasks => {
+            let (of_tasks, accounts) = tasks.close(&builder);
+            ledger.tasks = Some(accounts);
+            of_tasks.close(end, ledger)
+        }
+    }
 }

@@ -7,6 +7,7 @@ mod looks;
 mod member;
 mod off_cpu;
 mod plans;
+mod so_far;
 mod task_books;
 mod tasks;
 
@@ -17,6 +18,7 @@ use profiler_common::account::Account;
 use looks::LooksOff;
 use member::Member;
 use task_books::TaskBooks;
+pub(super) use so_far::SoFar;
 
 use super::{
     attach::{AttachError, Attached},
@@ -269,7 +271,7 @@ impl Session {
         if ended.is_some() {
             self.kit.builder.process_ended(pid);
         }
-        let gone = member.leave(ended);
+        let gone = member.account(ended);
         match self.gone.last_mut() {
             // Those beyond the profile's limit share a place.
             Some(last) if last.index == gone.index => last.absorb(gone),
@@ -394,16 +396,6 @@ impl Session {
         for member in self.members.values_mut() {
             member.meet_the_unsampled(&mut self.kit, accounts);
         }
-    }
-
-    /// The run is over since `stopped`: the profile, and everybody who was there.
-    pub(super) fn close(mut self, stopped: MonotonicNs) -> (Kit, Vec<Gone>) {
-        for pid in self.pids() {
-            let member = self.members.get_mut(&pid);
-            let ended = member.is_some_and(|member| member.ends());
-            self.bury(pid, ended.then_some(stopped));
-        }
-        (self.kit, self.gone)
     }
 }
 

@@ -21,7 +21,7 @@ pub struct FrameId(pub u32);
 /// The names come from the target, so the map is std's keyed one: a target cannot make names
 /// that collide. Callers keep the number beside the code object it belongs to, so this lookup
 /// is not on a sample's path.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Frames {
     frames: Vec<Frame>,
     ids: HashMap<Frame, FrameId>,

@@ -16,7 +16,7 @@ pub struct StackId(pub u32);
 /// List of frames (leaf first) ↔ [`StackId`].
 ///
 /// The keys are numbers that the profiler gave out itself, so a fast unkeyed hash will do.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Stacks {
     stacks: Vec<Arc<[FrameId]>>,
     ids: FxHashMap<Arc<[FrameId]>, StackId>,

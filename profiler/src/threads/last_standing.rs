@@ -25,14 +25,14 @@ struct Pair {
 }
 
 /// Everybody, to see that nobody came or went.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Everybody {
     threads: BTreeSet<(Tid, StartTime)>,
     states: BTreeSet<(ThreadStateAddr, PthreadId)>,
 }
 
 /// What was left over at the last looks.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct LastStanding {
     pair: Option<Pair>,
     everybody: Everybody,

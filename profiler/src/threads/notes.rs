@@ -22,7 +22,7 @@ struct Note {
 }
 
 /// Every base that is still believed.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Notes {
     by_tid: BTreeMap<Tid, Note>,
     last: u64,

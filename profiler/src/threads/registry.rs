@@ -33,7 +33,7 @@ pub struct Match {
 }
 
 /// What is known of one process.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Registry {
     threads: BTreeMap<Tid, ThreadFacts>,
     matches: BTreeMap<Tid, Match>,

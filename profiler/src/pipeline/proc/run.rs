@@ -12,7 +12,7 @@ use crate::{
     pipeline::{
         attach::{AttachError, Attached},
         rounds::Rounds,
-        run::{End, Outcome, Progress, RunError, end_of, patiently, until},
+        run::{End, Outcome, Outside, Progress, RunError, end_of, patiently, until},
         settings::{RunSettings, Target},
     },
     sys,
@@ -38,8 +38,7 @@ pub async fn run_proc(
     host: String,
     why_not_bpf: Option<String>,
     looking: impl FnOnce(),
-    stop: impl Future<Output = ()>,
-    progress: &mut dyn FnMut(Progress),
+    outside: Outside<'_, impl Future<Output = ()>>,
 ) -> Result<Outcome, RunError> {
     let pid = *target.pids.first().ok_or_else(nobody)?;
     let attached = Attached::open(pid)?;
@@ -73,7 +72,7 @@ pub async fn run_proc(
     }
     watch.begin().map_err(AttachError::from)?;
     looking();
-    let end = drive(&mut watch, &settings, stop, progress).await?;
+    let end = drive(&mut watch, &settings, outside).await?;
     let python = watch.had_python;
     Ok(Outcome {
         profile: watch.close(why_not_bpf),
@@ -90,9 +89,14 @@ fn nobody() -> io::Error {
 async fn drive(
     watch: &mut Watch,
     settings: &RunSettings,
-    stop: impl Future<Output = ()>,
-    progress: &mut dyn FnMut(Progress),
+    outside: Outside<'_, impl Future<Output = ()>>,
 ) -> io::Result<End> {
+    let Outside {
+        stop,
+        asked,
+        progress,
+        ..
+    } = outside;
     let deadline = settings.duration.map(|duration| Instant::now() + duration);
     let target_end = watch.attached.process.pidfd();
     let target_end = target_end.map(|fd| fd.try_clone_to_owned());
@@ -111,6 +115,12 @@ async fn drive(
             () = &mut stop => Some(End::Interrupted),
             () = until(deadline) => Some(End::Duration),
             () = end_of(target_end.as_ref()) => Some(End::TargetEnded),
+            () = asked.notified() => {
+                log::warn!(
+                    "SIGUSR1: without eBPF there is no profile before the end; Ctrl-C ends and writes"
+                );
+                continue;
+            }
             due = rounds.next() => {
                 due?;
                 None

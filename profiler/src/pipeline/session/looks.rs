@@ -14,7 +14,7 @@ use crate::{
 const PASSES: usize = 10;
 
 /// What the rounds over all threads have in common.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct LooksOff {
     /// By slot: the generation that was dealt with.
     places: Vec<Generation>,

@@ -48,7 +48,7 @@ struct Met {
 }
 
 /// A thread that was off the CPU at some look.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Sleeper {
     thread: ThreadIndex,
     absence: Absence,
@@ -79,7 +79,7 @@ impl Sleeper {
 }
 
 /// All of a process's.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct OffCpu {
     sleepers: FxHashMap<Tid, Sleeper>,
     /// Thread states that the kernel did not find, by the thread.

@@ -11,7 +11,7 @@ use crate::{
 const MAX_NUMBERS: usize = 1 << 20;
 
 /// The profile of tasks, beside that of threads, and its accounts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::pipeline) struct TaskBooks {
     pub(super) builder: ProfileBuilder,
     pub(super) accounts: TaskAccounts,

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use profiler_common::account::Account;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use self::held::{Group, Held};
+use self::held::Group;
+pub(super) use self::held::Held;
 use self::ran::Names;
 pub(super) use self::ran::Ran;
 use super::{Kit, member::Member, off_cpu::meeting};
@@ -75,6 +76,16 @@ struct LoopThread {
 }
 
 impl MemberTasks {
+    /// What was found last.
+    pub(super) fn held(&self) -> Option<Held> {
+        self.held.clone()
+    }
+
+    /// That is what was found last.
+    pub(super) fn hold(&mut self, held: Option<Held>) {
+        self.held = held;
+    }
+
     /// Another program from now on, which has none.
     pub(super) fn forget_python(&mut self) {
         self.reader = None;

@@ -19,8 +19,8 @@ pub(super) struct Group {
 }
 
 /// All tasks of a process as they were read once.
-#[derive(Debug)]
-pub(super) struct Held {
+#[derive(Clone, Debug)]
+pub(in super::super) struct Held {
     at: MonotonicNs,
     round: u64,
     groups: FxHashMap<Group, u32>,
