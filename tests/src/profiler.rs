@@ -198,6 +198,17 @@ impl Running {
         kill(self.pid(), Signal::SIGINT).context("`profiler` could not be interrupted")
     }
 
+    /// Asks for what was collected so far, and reads it as JSON.
+    ///
+    /// # Errors
+    ///
+    /// When it ends instead, or writes nothing.
+    pub fn so_far(&mut self) -> Result<Profile> {
+        kill(self.pid(), Signal::SIGUSR1).context("`profiler` could not be asked")?;
+        self.says(|line| line.starts_with("so far"))?;
+        Profile::read(&self.files.path().join("profile.json"))
+    }
+
     /// Ends it without a chance to tidy up.
     ///
     /// # Errors
