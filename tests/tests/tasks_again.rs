@@ -2,6 +2,7 @@
 //! and is not walked again.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -42,7 +43,7 @@ fn shoot(
     reader: &mut TaskReader,
     runtime: &Runtime,
     attached: &Attached,
-) -> Result<(Snapshot, usize)> {
+) -> Result<(Arc<Snapshot>, usize)> {
     let memory = Counted {
         memory: &attached.memory,
         calls: Cell::new(0),

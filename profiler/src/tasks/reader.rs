@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::chain::Awaits;
 use super::kinds::Kinds;
@@ -58,6 +58,7 @@ pub struct TaskReader {
     /// Where each interpreter's module keeps its tasks.
     places: FxHashMap<InterpreterAddr, Places>,
     known: FxHashMap<TaskAddr, Known>,
+    last: Option<Arc<Snapshot>>,
 }
 
 impl TaskReader {
@@ -75,6 +76,7 @@ impl TaskReader {
             tagged_ints: runtime.version().is_at_least(12),
             places: FxHashMap::default(),
             known: FxHashMap::default(),
+            last: None,
         }
     }
 
@@ -102,6 +104,54 @@ impl TaskReader {
         &mut self,
         runtime: &Runtime,
         memory: &dyn Memory,
+    ) -> Result<Arc<Snapshot>, CpythonError> {
+        self.snapshot_since(runtime, memory, &|_| false)
+    }
+
+    /// All tasks now, where the caller can prove of a loop that its thread has not run since the
+    /// snapshot before was begun: of its tasks nothing is read, and nothing at all if that is so of
+    /// every loop, of which there is at least one. A loop that has come to run since is then seen
+    /// with the next snapshot that reads.
+    ///
+    /// # Errors
+    /// As [`Self::snapshot`].
+    pub fn snapshot_since(
+        &mut self,
+        runtime: &Runtime,
+        memory: &dyn Memory,
+        has_rested: &dyn Fn(&RunningLoop) -> bool,
+    ) -> Result<Arc<Snapshot>, CpythonError> {
+        let last = self.last.take();
+        let loops = last.iter().flat_map(|last| &last.loops);
+        let rested: FxHashSet<RemoteAddr> = loops
+            .filter(|running| has_rested(running))
+            .map(|running| running.event_loop)
+            .collect();
+        if let Some(last) = last
+            && !rested.is_empty()
+            && rested.len() == last.loops.len()
+            && last.unreadable.is_empty()
+        {
+            let snapshot = if last.unchanged == last.tasks.len() as u64 {
+                last
+            } else {
+                let mut same = Arc::unwrap_or_clone(last);
+                same.unchanged = same.tasks.len() as u64;
+                Arc::new(same)
+            };
+            self.last = Some(Arc::clone(&snapshot));
+            return Ok(snapshot);
+        }
+        let snapshot = Arc::new(self.read(runtime, memory, &rested)?);
+        self.last = Some(Arc::clone(&snapshot));
+        Ok(snapshot)
+    }
+
+    fn read(
+        &mut self,
+        runtime: &Runtime,
+        memory: &dyn Memory,
+        rested: &FxHashSet<RemoteAddr>,
     ) -> Result<Snapshot, CpythonError> {
         let interpreters = self.find(runtime, memory)?;
         let threads = runtime.thread_states(memory)?;
@@ -128,11 +178,16 @@ impl TaskReader {
             ..Snapshot::default()
         };
         let mut kept = FxHashMap::default();
+        let is_at_rest = |known: &Known| {
+            let task = known.task.as_ref();
+            task.is_some_and(|task| rested.contains(&task.event_loop))
+        };
         for batch in listed.tasks.chunks(BATCH) {
-            eyes.bring(batch, &known);
+            eyes.bring(batch, &known, &is_at_rest);
             for addr in batch {
                 let before = known.remove(addr);
-                if let Some(before) = before.filter(|it| sheet.agrees(&it.note)) {
+                let same = |it: &Known| is_at_rest(it) || sheet.agrees(&it.note);
+                if let Some(before) = before.filter(same) {
                     snapshot.unchanged += 1;
                     snapshot.tasks.extend(before.task.clone());
                     kept.insert(*addr, before);
@@ -218,8 +273,14 @@ impl TaskReader {
 impl Eyes<'_> {
     /// Brings what these tasks are likely to need: where they were read before, and of the others
     /// themselves and their coroutines.
-    fn bring(&self, tasks: &[TaskAddr], known: &FxHashMap<TaskAddr, Known>) {
+    fn bring(
+        &self,
+        tasks: &[TaskAddr],
+        known: &FxHashMap<TaskAddr, Known>,
+        is_at_rest: &dyn Fn(&Known) -> bool,
+    ) {
         let known_ones = tasks.iter().filter_map(|task| known.get(task));
+        let known_ones = known_ones.filter(|known| !is_at_rest(known));
         let places = known_ones.flat_map(|known| known.note.places().iter().copied());
         let new = || tasks.iter().filter(|task| !known.contains_key(task));
         let itself = new().map(|task| (RemoteAddr::from(*task), TASK_BYTES));

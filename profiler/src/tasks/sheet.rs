@@ -39,6 +39,39 @@ impl Note {
     pub(super) fn places(&self) -> &[(RemoteAddr, u32)] {
         &self.places
     }
+
+    /// The same with what lies side by side as one place: the fields of an object are read one
+    /// after the other.
+    fn merged(&self) -> Self {
+        let mut starts = Vec::with_capacity(self.places.len());
+        let mut start = 0;
+        for (addr, len) in &self.places {
+            starts.push((addr.0, *len, start));
+            start += *len as usize;
+        }
+        starts.sort_unstable();
+        let mut merged = Self::default();
+        for (addr, len, start) in starts {
+            let end = merged.places.last();
+            let end = end.map(|(at, len)| at.0.saturating_add(u64::from(*len)));
+            // How much of it is there already.
+            let known = match end {
+                Some(end) if end >= addr => (end - addr).min(len.into()) as u32,
+                _ => {
+                    merged.places.push((RemoteAddr(addr), 0));
+                    0
+                }
+            };
+            let new = self.bytes.get(start + known as usize..start + len as usize);
+            merged.bytes.extend_from_slice(new.unwrap_or_default());
+            if let Some((_, whole)) = merged.places.last_mut() {
+                *whole += len - known;
+            }
+        }
+        merged.bytes.shrink_to_fit();
+        merged.places.shrink_to_fit();
+        merged
+    }
 }
 
 type Page = Option<Box<[u8]>>;
@@ -76,7 +109,7 @@ impl<'a> Sheet<'a> {
     pub(super) fn end_note(&self) -> Option<Note> {
         self.notes.set(false);
         let note = self.note.take();
-        (!note.failed).then_some(note)
+        (!note.failed).then(|| note.merged())
     }
 
     /// Takes from what may be read; the target says how long its lists are.
@@ -96,15 +129,34 @@ impl<'a> Sheet<'a> {
     /// Whether everything still stands where it stood.
     pub(super) fn agrees(&self, note: &Note) -> bool {
         let mut rest = &*note.bytes;
-        let mut now = Vec::new();
         note.places.iter().all(|(addr, len)| {
             let Some((was, behind)) = rest.split_at_checked(*len as usize) else {
                 return false;
             };
             rest = behind;
-            now.resize(*len as usize, 0);
-            self.read(*addr, &mut now).is_ok() && now == was
+            self.stands(*addr, was).unwrap_or_else(|| {
+                let mut now = vec![0; was.len()];
+                self.read(*addr, &mut now).is_ok() && now == was
+            })
         })
+    }
+
+    /// Whether these bytes stand there; none where a page is not held.
+    fn stands(&self, addr: RemoteAddr, mut was: &[u8]) -> Option<bool> {
+        let pages = self.pages.borrow();
+        let mut at = addr.0;
+        while !was.is_empty() {
+            let page = pages.get(&(at / PAGE))?.as_deref()?;
+            let now = page.get((at % PAGE) as usize..)?;
+            let count = now.len().min(was.len());
+            let (part, behind) = was.split_at_checked(count)?;
+            if now.get(..count)? != part {
+                return Some(false);
+            }
+            was = behind;
+            at = at.checked_add(count as u64)?;
+        }
+        Some(true)
     }
 
     /// Brings the pages of all these places, as far as they can be read, in a few calls.
@@ -223,5 +275,54 @@ impl Memory for Sheet<'_> {
             }
         }
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpython::fake::Fake;
+
+    #[test]
+    fn a_note_holds_each_byte_once_and_tells_when_one_changes() {
+        let mut fake = Fake::default();
+        let bytes: Vec<u8> = (0..64).collect();
+        fake.put("a", 0, &bytes).put("b", 0, &bytes);
+        let (a, b) = (fake.at("a"), fake.at("b"));
+        let reads = [
+            (b, 4, 8),
+            (a, 8, 8),
+            (a, 0, 8),
+            (a, 4, 20),
+            (a, 5, 2),
+            (a, 40, 1),
+        ];
+        let note = {
+            let sheet = Sheet::new(&fake);
+            sheet.begin_note();
+            for (label, from, len) in reads {
+                let mut buf = vec![0; len];
+                sheet.read(label.plus(from), &mut buf).expect("mapped");
+            }
+            sheet.end_note().expect("all was read")
+        };
+        assert_eq!(note.places(), [(a, 24), (a.plus(40), 1), (b.plus(4), 8)]);
+        assert_eq!(note.bytes.len(), 33);
+        let agrees = |fake: &Fake| Sheet::new(fake).agrees(&note);
+        assert!(agrees(&fake));
+        for (label, at, is_part) in [
+            ("a", 0, true),
+            ("a", 23, true),
+            ("a", 24, false),
+            ("a", 40, true),
+            ("b", 3, false),
+            ("b", 11, true),
+        ] {
+            let mut changed = fake.clone();
+            changed.put(label, at, &[99]);
+            assert_eq!(agrees(&changed), !is_part, "{label} {at}");
+        }
+        fake.unmap("b");
+        assert!(!agrees(&fake));
     }
 }

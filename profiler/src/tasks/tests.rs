@@ -127,7 +127,7 @@ impl World {
         TaskReader::new(&self.runtime, None)
     }
 
-    fn snapshot(&self) -> Snapshot {
+    fn snapshot(&self) -> Arc<Snapshot> {
         let mut reader = self.reader();
         reader
             .snapshot(&self.runtime, &self.fake)
@@ -318,4 +318,44 @@ fn a_list_that_is_none_is_told() {
     check(a, [[b, head], [head, 0]], 1, 1);
     check(a, [[1 << 63, head], [0; 2]], 1, 1);
     check(7, [[0; 2]; 2], 0, 1);
+}
+
+#[test]
+fn of_loops_that_have_rested_nothing_is_read() {
+    let mut world = World::new();
+    let key = "__asyncio_running_event_loop__";
+    world
+        .fake
+        .dict("thread dict", &world.layout, &[(key, "loop")]);
+    world.of_type("loop", "Loop");
+    let event_loop = world.layout.task.event_loop;
+    for (label, runs_in) in [("of it", "loop"), ("of another", "other loop")] {
+        world.task(label, "coroutine");
+        world.fake.point(label, event_loop, runs_in);
+    }
+    world.coroutine("coroutine", None);
+    let mut reader = world.reader();
+    let mut shoot = |world: &World, rested: bool| {
+        reader
+            .snapshot_since(&world.runtime, &world.fake, &|_| rested)
+            .expect("a snapshot")
+    };
+    let first = shoot(&world, true);
+    assert_eq!((first.unchanged, first.tasks.len()), (0, 2));
+    assert_eq!(first.loops.len(), 1);
+    let whole = world.fake.clone();
+    for label in ["of it", "of another", "scheduled", "thread", "interp"] {
+        world.fake.unmap(label);
+    }
+    let same = shoot(&world, true);
+    assert_eq!((same.unchanged, &same.tasks), (2, &first.tasks));
+    assert!(Arc::ptr_eq(&same, &shoot(&world, true)));
+
+    // One runs, the other does not run at all: all is read.
+    world.fake = whole;
+    world.coroutine("coroutine", Some("inner"));
+    world.coroutine("inner", None);
+    let after = shoot(&world, false);
+    let frames = after.tasks.iter().map(|task| task.frames.len());
+    assert_eq!(frames.collect::<Vec<_>>(), [2, 2]);
 }

@@ -51,7 +51,7 @@ pub struct SeenTasks {
 
 /// A snapshot, and the loops whose threads may have run meanwhile.
 struct Shot {
-    snapshot: Snapshot,
+    snapshot: Arc<Snapshot>,
     restless: FxHashSet<RemoteAddr>,
 }
 
@@ -94,9 +94,9 @@ pub(super) fn look(
     });
     Ok(SeenTasks {
         tasks: tasks.collect(),
-        unreadable: snapshot.unreadable,
+        unreadable: snapshot.unreadable.clone(),
         left_out: snapshot.left_out,
-        broken_lists: snapshot.broken_lists,
+        broken_lists: snapshot.broken_lists.clone(),
         loops: snapshot.loops.len(),
     })
 }
