@@ -61,7 +61,7 @@ pub(super) struct MemberTasks {
 
 /// All tasks at one moment, and the threads of their loops.
 struct Shot {
-    snapshot: Snapshot,
+    snapshot: Arc<Snapshot>,
     threads: FxHashMap<RemoteAddr, LoopThread>,
     /// Loops whose threads ran meanwhile, or may have.
     restless: FxHashSet<RemoteAddr>,
