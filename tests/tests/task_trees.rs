@@ -50,7 +50,9 @@ fn shown<'a>(profile: &'a Profile, name: &str) -> Result<Shown<'a>> {
             }
             Some(shown) => {
                 let same = |a: &[&Frame], b: &[&Frame]| {
-                    a.iter().map(|it| &it.label).eq(b.iter().map(|it| &it.label))
+                    a.iter()
+                        .map(|it| &it.label)
+                        .eq(b.iter().map(|it| &it.label))
                 };
                 ensure!(
                     same(&shown.frames, &frames) && same(&shown.below, &stack[own + 1..]),

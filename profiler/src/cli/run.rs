@@ -7,7 +7,6 @@ use std::{
     process::Child,
 };
 
-use anyhow::{Context as _, Result, bail};
 use super::{
     DONE, FAILED,
     args::RunArgs,
@@ -26,6 +25,7 @@ use crate::{
     sys,
     words::Pid,
 };
+use anyhow::{Context as _, Result, bail};
 
 /// The files of a run, opened.
 struct Outputs {
@@ -168,10 +168,7 @@ fn profile(
         .map(|name| name.nodename().to_string_lossy().into_owned())
         .unwrap_or_default();
     let mut word = None;
-    let Heard {
-        word: heard,
-        asked,
-    } = signals;
+    let Heard { word: heard, asked } = signals;
     let outside = Outside {
         stop: async { word = heard.await.ok() },
         asked: &asked,
@@ -187,12 +184,7 @@ fn profile(
     let settings = plan.run.clone();
     let outcome = match engine {
         Chosen::Bpf(kernel) => runtime.block_on(pipeline::run(
-            *kernel,
-            target,
-            settings,
-            host,
-            ticking,
-            outside,
+            *kernel, target, settings, host, ticking, outside,
         )),
         Chosen::Proc(why_not_bpf) => runtime.block_on(pipeline::run_proc(
             target,

@@ -17,8 +17,8 @@ use profiler_common::account::Account;
 
 use looks::LooksOff;
 use member::Member;
-use task_books::TaskBooks;
 pub(super) use so_far::SoFar;
+use task_books::TaskBooks;
 
 use super::{
     attach::{AttachError, Attached},

@@ -31,11 +31,7 @@ struct Before {
 
 impl Session {
     /// What the run would have come to if it were over now.
-    pub(in crate::pipeline) fn so_far(
-        &mut self,
-        accounts: &[Account],
-        now: MonotonicNs,
-    ) -> SoFar {
+    pub(in crate::pipeline) fn so_far(&mut self, accounts: &[Account], now: MonotonicNs) -> SoFar {
         self.end_batch();
         let before = self.keep();
         self.end_off_cpu(accounts, now);
