@@ -2,14 +2,15 @@
 //!
 //! Each file is one joint: a process and its interpreter ([`attach`], `hold`, `search`), the threads
 //! that were seen (`people`), from raw frames to stacks (`stacks`), one tick to one sample
-//! (`sampler`), all of it in one state (`session`), the accounts at the end (`books`), and the loop
-//! that drives them ([`run()`]).
+//! (`sampler`), all of it in one state (`session`), the accounts at the end (`books`, `conclude`), and
+//! the loop that drives them ([`run()`]).
 //! [`look()`] is the short way, for one look without the kernel's half. Nothing here decides
 //! what a thing means.
 
 mod absence;
 pub mod attach;
 mod books;
+mod conclude;
 mod hold;
 mod look;
 mod people;

@@ -3,23 +3,22 @@
 
 use std::{fmt, future::Future, io, time::Duration};
 
-use profiler_common::{account::Account, loss::Counters};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 use super::{
     attach::{AttachError, Attached},
-    books::{self, Span},
+    conclude,
     rounds::Rounds,
-    session::{Session, SoFar},
+    session::Session,
     settings::{RunSettings, Target, Walk},
 };
 use crate::{
-    aggregate::{Profile, ProfileBuilder, Whose},
+    aggregate::{Profile, ProfileBuilder},
     assembler::Assembler,
     cpython::{CpythonError, Runtime},
-    source::{Kernel, KernelError, ProgramCost, ring::Ring},
+    source::{Kernel, KernelError, ring::Ring},
     sys,
     target::descendants,
     wire,
@@ -199,7 +198,13 @@ pub async fn run(
         outside,
     )
     .await?;
-    Ok(close(kernel, &mut ring, session, &mut assembler, end)?)
+    Ok(conclude::close(
+        kernel,
+        &mut ring,
+        session,
+        &mut assembler,
+        end,
+    )?)
 }
 
 fn command(attached: &Attached) -> String {
@@ -283,7 +288,7 @@ async fn drive(
                 continue;
             }
             () = asked.notified() => {
-                so_far(conclude_so_far(kernel, ring, session, assembler)?);
+                so_far(conclude::so_far(kernel, ring, session, assembler)?);
                 continue;
             }
             readable = ring.readable() => {
@@ -378,7 +383,7 @@ pub(super) async fn end_of(target: Option<&AsyncFd<std::os::fd::OwnedFd>>) {
 }
 
 /// Take what is in the ring; with no `now`, everything to the last record.
-fn pump(
+pub(super) fn pump(
     ring: &mut Ring,
     session: &mut Session,
     assembler: &mut Assembler,
@@ -404,115 +409,5 @@ fn pump(
             return;
         }
         session.end_batch();
-    }
-}
-
-/// Stop ticking, take the rest, read the accounts, and only then let the programs go.
-fn close(
-    mut kernel: Kernel,
-    ring: &mut Ring,
-    mut session: Session,
-    assembler: &mut Assembler,
-    end: End,
-) -> Result<Outcome, KernelError> {
-    let cost = kernel.cost(sys::monotonic());
-    kernel.stop_ticking();
-    let stopped = sys::monotonic();
-    let accounts = kernel.accounts().all();
-    for pid in session.pids() {
-        kernel.remove_plan(pid)?;
-    }
-    pump(ring, &mut session, assembler, None);
-    session.end_off_cpu(&accounts, stopped);
-    session.end_batch();
-    let counters: Counters = kernel.counters()?;
-    kernel.flush_log();
-    session.meet_the_unsampled(&accounts);
-    let python = session.was_python();
-    let kernels = Kernels {
-        counters,
-        accounts,
-        cost,
-    };
-    let (settings, since) = (session.kit.settings.clone(), session.since());
-    let profile = profile(session.close(stopped), kernels, &settings, since, stopped);
-    Ok(Outcome {
-        profile,
-        end,
-        python,
-    })
-}
-
-/// What the run would have come to if it were over now; it goes on.
-fn conclude_so_far(
-    kernel: &mut Kernel,
-    ring: &mut Ring,
-    session: &mut Session,
-    assembler: &mut Assembler,
-) -> Result<Profile, KernelError> {
-    let mut counters = kernel.counters()?;
-    let now = sys::monotonic();
-    let accounts = kernel.accounts().all();
-    pump(ring, session, assembler, Some(now));
-    // Of ticks since the counters were read, and of those still on their way, nothing is lost.
-    let received = session.kit.received;
-    let arrived = received.ticks + received.malformed + received.unknown_process;
-    counters.ticks = (counters.ticks - counters.samples) + arrived;
-    counters.samples = arrived;
-    let kernels = Kernels {
-        counters,
-        accounts,
-        cost: kernel.cost(now),
-    };
-    let so_far = session.so_far(&kernels.accounts, now);
-    let (settings, since) = (session.kit.settings.clone(), session.since());
-    Ok(profile(so_far, kernels, &settings, since, now))
-}
-
-/// The kernel's side of the books.
-struct Kernels {
-    counters: Counters,
-    accounts: Vec<Account>,
-    cost: Option<ProgramCost>,
-}
-
-/// The profile of a run from `since` to `end`, with its ledger.
-fn profile(
-    run: SoFar,
-    kernels: Kernels,
-    settings: &RunSettings,
-    since: MonotonicNs,
-    end: MonotonicNs,
-) -> Profile {
-    let SoFar {
-        builder,
-        tasks,
-        received,
-        looks,
-        gone,
-    } = run;
-    let span = Span {
-        began: since,
-        end,
-        off_cpu: settings.mode.looks_off_cpu(),
-    };
-    let mut ledger = builder.ledger(end);
-    let (counters, accounts) = (&kernels.counters, &kernels.accounts);
-    books::close(&mut ledger, counters, received, &gone, accounts, span);
-    (ledger.looks, ledger.moved) = looks;
-    books::cost(&mut ledger, kernels.cost, sys::own_cost());
-    let began = settings.began;
-    ledger.profiler.first_sample_ns = received.first.map(|first| first.0.saturating_sub(began.0));
-    match builder.meta().whose {
-        Whose::Threads => builder.close(end, ledger),
-        Whose::ThreadsByTask => {
-            ledger.tasks = Some(tasks.close(&builder).1);
-            builder.close(end, ledger)
-        }
-        Whose::Tasks => {
-            let (of_tasks, accounts) = tasks.close(&builder);
-            ledger.tasks = Some(accounts);
-            of_tasks.close(end, ledger)
-        }
     }
 }

@@ -13,7 +13,7 @@ use super::{
     Kit,
     off_cpu::OffCpu,
     plans::{Python, lacks_ways},
-    tasks::{Held, MemberTasks, Ran},
+    tasks::{MemberTasks, Ran},
 };
 use crate::{
     aggregate::{Place, ProcessIndex, ThreadIndex},
@@ -103,14 +103,6 @@ pub(super) struct Member {
     ending: Option<MonotonicNs>,
     /// When it was first found to be over.
     over: Option<MonotonicNs>,
-}
-
-/// What the end of a run changes in a process.
-#[derive(Debug)]
-pub(super) struct Kept {
-    people: People,
-    off: OffCpu,
-    held: Option<Held>,
 }
 
 /// How long after a process was found to be over the kernel's word of that, and of its threads, is
@@ -504,21 +496,5 @@ impl Member {
             contradictions: self.people.contradictions(),
             people: self.people.everyone().to_vec(),
         }
-    }
-
-    /// What the end of a run would change in it.
-    pub(super) fn keep(&self) -> Kept {
-        Kept {
-            people: self.people.clone(),
-            off: self.off.clone(),
-            held: self.tasks.held(),
-        }
-    }
-
-    /// As if that had not been.
-    pub(super) fn put_back(&mut self, kept: Kept) {
-        self.people = kept.people;
-        self.off = kept.off;
-        self.tasks.hold(kept.held);
     }
 }

@@ -3,10 +3,16 @@
 
 use profiler_common::account::Account;
 
-use super::{Kit, Session, looks::LooksOff, member::Kept, task_books::TaskBooks};
+use super::{
+    Kit, Session, looks::LooksOff, member::Member, off_cpu::OffCpu, task_books::TaskBooks,
+    tasks::Held,
+};
 use crate::{
     aggregate::ProfileBuilder,
-    pipeline::books::{Gone, Received},
+    pipeline::{
+        books::{Gone, Received},
+        people::People,
+    },
     words::{MonotonicNs, Pid},
 };
 
@@ -27,6 +33,32 @@ struct Before {
     tasks: TaskBooks,
     off: LooksOff,
     members: Vec<(Pid, Kept)>,
+}
+
+/// What the end of a run changes in a process.
+#[derive(Debug)]
+struct Kept {
+    people: People,
+    off: OffCpu,
+    held: Option<Held>,
+}
+
+impl Member {
+    /// What the end of a run would change in it.
+    fn keep(&self) -> Kept {
+        Kept {
+            people: self.people.clone(),
+            off: self.off.clone(),
+            held: self.tasks.held(),
+        }
+    }
+
+    /// As if that had not been.
+    fn put_back(&mut self, kept: Kept) {
+        self.people = kept.people;
+        self.off = kept.off;
+        self.tasks.hold(kept.held);
+    }
 }
 
 impl Session {
