@@ -18,6 +18,7 @@ mod shares;
 mod sleepers;
 mod slowdown;
 mod switches;
+mod tasks;
 mod torn;
 mod wall;
 
@@ -38,7 +39,7 @@ pub(crate) struct Options {
     #[arg(long)]
     quick: bool,
     /// Only this bench: shares, torn, books, cost, slowdown, wall, sleepers, moved, switches,
-    /// collects, aliasing, kill (repeatable)
+    /// tasks, collects, aliasing, kill (repeatable)
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Only interpreters of this minor version, such as 3.12 (repeatable)
@@ -85,6 +86,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("sleepers", sleepers::run),
     ("moved", moved::run),
     ("switches", switches::run),
+    ("tasks", tasks::run),
     ("collects", collects::run),
     ("aliasing", aliasing::run),
     ("kill", kill::run),

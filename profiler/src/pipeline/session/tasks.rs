@@ -36,7 +36,7 @@ use crate::{
 /// How often tasks are read again whose loop's thread ran meanwhile.
 const ATTEMPTS: usize = 3;
 /// Reading tasks may take one part in so many of the time.
-const PART: u64 = 5;
+const PART: u64 = 20;
 /// How often it is asked whether other threads have come to run a loop, and how often `_asyncio`'s
 /// own table is looked for.
 const NEW_LOOPS: DurationNs = DurationNs(100_000_000);
@@ -49,6 +49,8 @@ pub(super) struct MemberTasks {
     has_table: bool,
     table_again: MonotonicNs,
     held: Option<Held>,
+    /// The loops of the last snapshot, and when their threads were still before it was begun.
+    rested: FxHashMap<RemoteAddr, (Slot, Generation)>,
     /// No sooner are they read again.
     not_before: MonotonicNs,
     /// The stack of each task as it was read last.
@@ -92,6 +94,7 @@ impl MemberTasks {
         self.has_table = false;
         self.table_again = MonotonicNs(0);
         self.stacks.clear();
+        self.rested.clear();
         self.names = Names::default();
     }
 }
@@ -161,7 +164,17 @@ impl Member {
         for _ in 0..ATTEMPTS {
             let before = reader.loops(runtime, memory).ok()?;
             let threads = threads_of(accounts, self.pid, &before);
-            let snapshot = reader.snapshot(runtime, memory).ok()?;
+            let rested = &self.tasks.rested;
+            let has_rested = |running: &RunningLoop| {
+                let still = rested.get(&running.event_loop);
+                still.is_some_and(|(slot, still)| {
+                    let thread = threads.get(&running.event_loop);
+                    thread.is_some_and(|it| it.slot == *slot)
+                        && accounts.generation(*slot) == *still
+                })
+            };
+            let snapshot = reader.snapshot_since(runtime, memory, &has_rested);
+            let snapshot = snapshot.ok()?;
             let involved = before.iter().chain(&snapshot.loops);
             let restless: FxHashSet<RemoteAddr> = involved
                 .map(|running| running.event_loop)
@@ -171,6 +184,14 @@ impl Member {
                 })
                 .collect();
             let is_on_cpu = |event_loop| threads.get(event_loop).is_some_and(LoopThread::is_on_cpu);
+            self.tasks.rested = threads
+                .iter()
+                .filter(|(event_loop, _)| !restless.contains(event_loop))
+                .map(|(event_loop, thread)| {
+                    let still = Generation(thread.account.generation);
+                    (*event_loop, (thread.slot, still))
+                })
+                .collect();
             // What runs now will go on running, as a rule.
             let hopeless = restless.iter().all(is_on_cpu);
             shot = Some(Shot {
