@@ -111,14 +111,14 @@ impl Member {
             return;
         }
         self.open(kit);
-        let began = sys::monotonic();
+        let began = sys::thread_cpu();
         let shot = self.shoot(accounts, due);
         self.settle_tasks(kit, due);
         let Some(shot) = shot else {
             return;
         };
         self.tasks.held = Some(self.hold_tasks(kit, accounts, &shot, due));
-        let took = sys::monotonic().0.saturating_sub(began.0);
+        let took = sys::thread_cpu().0.saturating_sub(began.0);
         self.tasks.not_before = MonotonicNs(due.0 + took.saturating_mul(PART - 1));
     }
 

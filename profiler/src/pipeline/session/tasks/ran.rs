@@ -77,8 +77,8 @@ impl Names {
 impl Member {
     /// Reads all tasks, so that those that run can be named.
     pub(in super::super) fn learn_tasks(&mut self, kit: &mut Kit) {
-        let began = sys::monotonic();
-        self.ready_reader(began);
+        let began = sys::thread_cpu();
+        self.ready_reader(sys::monotonic());
         let (Some(python), Some(reader)) = (&self.python, &mut self.tasks.reader) else {
             return;
         };
@@ -88,7 +88,7 @@ impl Member {
             kit.tasks.read(&snapshot);
             self.tasks.names.learn(&snapshot, now);
         }
-        let took = now.0.saturating_sub(began.0);
+        let took = sys::thread_cpu().0.saturating_sub(began.0);
         let pause = took.saturating_mul(PART - 1).max(PAUSE);
         self.tasks.names.again = MonotonicNs(now.0.saturating_add(pause));
     }
