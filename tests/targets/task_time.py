@@ -1,6 +1,7 @@
 """Tasks that spend a known time: on the loop's thread, by their own clocks, or waiting.
 
-usage: task_time.py queue TASKS SECONDS    that many wait for one queue while one task works
+usage: task_time.py eager SECONDS          tasks that run inside the one that makes them (3.12+)
+       task_time.py queue TASKS SECONDS    that many wait for one queue while one task works
        task_time.py turns SECONDS          tasks that take turns, with awaits within awaits
        task_time.py crowd TASKS SECONDS    that many work by turns, and one waits for an event
        task_time.py storm TASKS SECONDS    one works, and that many come and go meanwhile
@@ -120,6 +121,22 @@ async def turns(seconds):
     for task, name in zip(tasks, ["heavy", "light"]):
         task.set_name(name)
     await asyncio.gather(*tasks)
+    say_done()
+
+
+async def works_at_once(seconds):
+    with Spending("works_at_once"):
+        work(seconds)
+
+
+async def eager(seconds):
+    asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+    ready_to_go()
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        asyncio.create_task(works_at_once(0.003))
+        with Spending("eager"):
+            work(0.002)
     say_done()
 
 

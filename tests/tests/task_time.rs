@@ -168,6 +168,28 @@ on_each! {
     tasks_that_wait_are_there_on_3_15: 15;
 }
 
+/// A task that is started eagerly runs inside the one that makes it, and its time is its own.
+fn eager_ones_have_their_own(python: &Python) -> Result<()> {
+    let told = told(python, &["eager", "3"], &["--tasks", "-r", "997"])?;
+    let own = told.number("spent", "all")?;
+    for task in ["works_at_once", "eager"] {
+        let (spent, sampled) = (told.number("spent", task)?, told.seconds_of(task));
+        ensure!(
+            (sampled - spent).abs() <= 0.05 * own + told.stolen_s,
+            "{task}: {sampled:.3} s of samples, by its own clock {spent:.3} s of {own:.3} s"
+        );
+    }
+    Ok(())
+}
+
+on_each! {
+    Rung::Kernel, eager_ones_have_their_own;
+    eager_tasks_have_their_own_time_on_3_12: 12;
+    eager_tasks_have_their_own_time_on_3_13: 13;
+    eager_tasks_have_their_own_time_on_3_14: 14;
+    eager_tasks_have_their_own_time_on_3_15: 15;
+}
+
 /// Tasks that run by turns have the loop's whole time on the CPU; all of them, and the one that
 /// waits, live all the while.
 #[test]

@@ -5,7 +5,7 @@
 //! tasks, which is taken anew when a tick has none that is known. Tasks are born and die in between,
 //! and their memory is another's then: a name is given only to a tick that came after the task was
 //! first seen, and if it is the task's still at the end of the batch. Else the coroutine's name
-//! stands for it, which the stack itself tells.
+//! stands for it, which the stack itself tells: a task's coroutine is one that asyncio has called.
 
 use std::sync::Arc;
 
@@ -72,6 +72,33 @@ impl Names {
             self.by_coroutine.insert(task.coro, Seen { task, since });
         }
     }
+
+    /// The innermost coroutine of a chain that is a task's, by its frame, and the task if it is known.
+    fn innermost(
+        &self,
+        python: &mut Python,
+        memory: &dyn Memory,
+        chain: &Chain,
+    ) -> Option<(usize, Option<Seen>)> {
+        let generators = &chain.generators;
+        let mut innermost = generators.iter().enumerate();
+        innermost.find_map(|(place, generator)| {
+            if let Some(seen) = self.by_coroutine.get(&generator.coroutine) {
+                return Some((generator.frame, Some(seen.clone())));
+            }
+            // One that another coroutine awaits is no task's.
+            let caller = generator.frame + 1;
+            if generators
+                .get(place + 1)
+                .is_some_and(|it| it.frame == caller)
+            {
+                return None;
+            }
+            let caller = python.stacks.name(memory, &chain.part(caller, caller));
+            let begun = caller.last().is_some_and(makes_tasks_run);
+            begun.then_some((generator.frame, None))
+        })
+    }
 }
 
 impl Member {
@@ -113,21 +140,24 @@ impl Member {
         if chain.generators.is_empty() {
             return None;
         }
-        let known = |names: &Names| {
-            let mut generators = chain.generators.iter();
-            generators
-                .find_map(|it| Some((it.frame, names.by_coroutine.get(&it.coroutine)?.clone())))
-        };
-        let mut found = known(&self.tasks.names);
-        if found.is_none() && sys::monotonic() >= self.tasks.names.again {
+        let memory = self.hold.memory();
+        let mut found = self
+            .tasks
+            .names
+            .innermost(self.python.as_mut()?, memory, &chain);
+        if !matches!(found, Some((_, Some(_)))) && sys::monotonic() >= self.tasks.names.again {
             self.learn_tasks(kit);
-            found = known(&self.tasks.names);
+            let memory = self.hold.memory();
+            found = self
+                .tasks
+                .names
+                .innermost(self.python.as_mut()?, memory, &chain);
         }
         let memory = self.hold.memory();
         let python = self.python.as_mut()?;
         let accounts = &mut kit.tasks.accounts;
-        let Some((frame, seen)) = found else {
-            let frame = begun_by_a_loop(python, memory, &chain)?;
+        let (frame, seen) = found?;
+        let Some(seen) = seen else {
             accounts.samples += u64::from(tick.periods);
             accounts.running += u64::from(tick.periods);
             accounts.by_coroutine += u64::from(tick.periods);
@@ -215,20 +245,18 @@ fn coroutine_of(python: &mut Python, memory: &dyn Memory, chain: &Chain) -> Stri
     }
 }
 
-/// The coroutine that an event loop has called: a task's, whoever that is.
-fn begun_by_a_loop(python: &mut Python, memory: &dyn Memory, chain: &Chain) -> Option<usize> {
-    let mut callers = chain.generators.iter().map(|generator| generator.frame);
-    callers.find(|frame| {
-        let caller = chain.part(frame + 1, frame + 1);
-        let named = python.stacks.name(memory, &caller);
-        named.last().is_some_and(|frame| match frame {
-            // `Handle._run` and, where the loop is of C, what has started that.
-            PyFrame::Known { code, .. } => {
-                code.file.ends_with("asyncio/events.py")
-                    || code.file.ends_with("asyncio/runners.py")
-                    || code.file.ends_with("uvloop/__init__.py")
-            }
-            _ => false,
-        })
-    })
+/// Whether a frame is one of asyncio's that make a task run: `Handle._run`, a pure-Python task's
+/// step, what starts one eagerly, and where the loop is of C, what has started that.
+fn makes_tasks_run(frame: &PyFrame) -> bool {
+    const FILES: [&str; 5] = [
+        "asyncio/events.py",
+        "asyncio/tasks.py",
+        "asyncio/base_events.py",
+        "asyncio/runners.py",
+        "uvloop/__init__.py",
+    ];
+    match frame {
+        PyFrame::Known { code, .. } => FILES.iter().any(|file| code.file.ends_with(file)),
+        _ => false,
+    }
 }
