@@ -24,6 +24,10 @@ const SCRIPTS: &[(&str, &str)] = &[
         "absent_pages.py",
         include_str!("../targets/absent_pages.py"),
     ),
+    (
+        "asleep_from_birth.py",
+        include_str!("../targets/asleep_from_birth.py"),
+    ),
     ("truth.py", include_str!("../targets/truth.py")),
     (
         "blocked_threads.py",

@@ -61,9 +61,8 @@ fn ticks_belong_to_whom_they_met(python: &Python, mode: &str) -> Result<()> {
         ledger.lost(),
         ledger.ticks,
     );
-    // Looks also meet threads that are about to end, whose ids the next ones have already.
     ensure!(
-        mode != "cpu" || ledger.contradictions == 0,
+        ledger.contradictions == 0,
         "{} contradictions: {ledger:?}",
         ledger.contradictions
     );

@@ -3,6 +3,7 @@
 //! Only threads that were sampled cost anything here: ten thousand sleepers are never looked at.
 
 mod exec;
+mod weight;
 
 use rustc_hash::FxHashMap;
 
@@ -11,7 +12,7 @@ use crate::{
     cpython::{Runtime, ThreadName, thread_names_of},
     target::{Maps, Memory, TaskFacts},
     threads::{Look, Registry, Rung, ScanWhom, StateFacts, ThreadFacts},
-    wire::{Tick, Times},
+    wire::Times,
     words::{DurationNs, InnerTid, MonotonicNs, Pid, PthreadId, RemoteAddr, ThreadStateAddr, Tid},
 };
 
@@ -84,6 +85,8 @@ pub(super) struct People {
     states_of: FxHashMap<ThreadStateAddr, ThreadIndex>,
     facts: Vec<ThreadFacts>,
     states: Vec<StateFacts>,
+    /// The thread that a TLS base was last seen under, and when.
+    bases: FxHashMap<PthreadId, (Tid, MonotonicNs)>,
     registry: Registry,
     /// Where the process's first stack begins.
     start_stack: Option<RemoteAddr>,
@@ -96,9 +99,6 @@ struct Nameless {
     pthread_id: PthreadId,
     attempts: u32,
 }
-
-/// Ticks after which a thread counts as long-lived.
-const OFTEN: u32 = 20;
 
 /// How often a name is asked for again; a program without `threading` never has one.
 const ATTEMPTS: u32 = 10;
@@ -141,19 +141,29 @@ impl People {
         builder: &mut ProfileBuilder,
         stranger: Stranger,
     ) -> ThreadIndex {
-        let Stranger { tid, state, .. } = stranger;
-        let Some(place) = self.living.get_mut(&tid) else {
-            return self.welcome(process, builder, stranger);
-        };
-        // A thread has no state of Python's until it first calls into it.
-        if let Some(state) = state {
+        match self.meet_again(stranger) {
+            Some(index) => index,
+            None => self.welcome(process, builder, stranger),
+        }
+    }
+
+    /// What a further meeting tells of a thread that has a place. It has no TLS base until it first
+    /// runs, and no state of Python's until it first calls into it.
+    pub(super) fn meet_again(&mut self, stranger: Stranger) -> Option<ThreadIndex> {
+        let place = self.living.get_mut(&stranger.tid)?;
+        if let Some(state) = stranger.state {
             self.states_of.insert(state, place.index);
             if !place.python {
                 place.python = true;
                 self.strangers.push(stranger);
             }
         }
-        place.index
+        if stranger.tls_base.0 != 0
+            && let Some(person) = self.everyone.get_mut(place.own)
+        {
+            person.pthread_id.get_or_insert(stranger.tls_base);
+        }
+        Some(place.index)
     }
 
     /// Give a thread its place; it bears the kernel's name for it until Python's is known.
@@ -217,46 +227,6 @@ impl People {
         self.states_of.get(&state).copied()
     }
 
-    /// The time that a tick of a thread stands for.
-    ///
-    /// It is the period, as for any sampler: of many threads that live shorter than one, those
-    /// that are met stand for those that are not. A thread that has been met often lives long, and
-    /// then it is what the scheduler has counted since its last tick: from there on its samples
-    /// sum to its account, whatever the scheduler did between.
-    ///
-    /// With `whole`, every thread's samples are to sum to its own time, met often or not: then
-    /// [`People::unweighed`] tells at its end what no tick met.
-    pub(super) fn weigh(&mut self, tick: &Tick, period: DurationNs, whole: bool) -> DurationNs {
-        let periods = DurationNs(period.0.saturating_mul(tick.periods.into()));
-        let Some(place) = self.living.get_mut(&tick.tid) else {
-            return periods;
-        };
-        place.ticks = place.ticks.saturating_add(tick.periods);
-        let leeway = period.0.saturating_mul(OFTEN.into());
-        let weight = match tick.on_cpu {
-            // An account far below what was weighed is a new one.
-            Some(now)
-                if whole
-                    || place.ticks >= OFTEN && now.0.saturating_add(leeway) >= place.weighed.0 =>
-            {
-                DurationNs(now.0.saturating_sub(place.weighed.0))
-            }
-            _ => periods,
-        };
-        place.weighed = DurationNs(place.weighed.0.saturating_add(weight.0));
-        weight
-    }
-
-    /// What the scheduler counted for a living thread and its samples do not weigh.
-    pub(super) fn unweighed(&mut self, tid: Tid, on_cpu: DurationNs) -> DurationNs {
-        let Some(place) = self.living.get_mut(&tid) else {
-            return DurationNs(0);
-        };
-        let rest = on_cpu.0.saturating_sub(place.weighed.0);
-        place.weighed.0 += rest;
-        DurationNs(rest)
-    }
-
     /// A thread has ended. Its last ticks may still come, since it runs on while the kernel takes
     /// it down, so it keeps its place until another thread gets its id.
     pub(super) fn leave(&mut self, tid: Tid, times: Times, time: MonotonicNs) {
@@ -268,11 +238,42 @@ impl People {
             // that is left over for the first thread.
             let gone = person.pthread_id;
             self.states.retain(|facts| Some(facts.pthread_id) != gone);
+            if let Some(base) = gone
+                && self
+                    .bases
+                    .get(&base)
+                    .is_some_and(|(holder, _)| *holder == tid)
+            {
+                self.bases.remove(&base);
+            }
         }
         // Its pthread id goes to another thread soon, and with it what that one is called.
         self.nameless.retain(|nameless| nameless.tid != tid);
+        self.disprove(tid);
+    }
+
+    /// What was known of the thread with this id is no evidence any more.
+    fn disprove(&mut self, tid: Tid) {
         self.facts.retain(|facts| facts.tid != tid);
         self.registry.forget(tid);
+    }
+
+    /// Take note of whom a TLS base belongs to; false when it has been another thread's since. A
+    /// base is handed on before the end of who had it is told.
+    fn claims_base(&mut self, stranger: &Stranger) -> bool {
+        let Stranger {
+            tid, tls_base, at, ..
+        } = *stranger;
+        let holder = self.bases.entry(tls_base).or_insert((tid, at));
+        let (former, since) = *holder;
+        if former != tid && since > at {
+            return false;
+        }
+        *holder = (tid, at);
+        if former != tid {
+            self.disprove(former);
+        }
+        true
     }
 
     /// A thread has left its CPU for the last time. One that no tick met is counted with its like.
@@ -303,8 +304,7 @@ impl People {
         self.births.insert(tid, time);
         self.nameless.retain(|nameless| nameless.tid != tid);
         self.living.remove(&tid);
-        self.facts.retain(|facts| facts.tid != tid);
-        self.registry.forget(tid);
+        self.disprove(tid);
     }
 
     /// Whether somebody waits to be identified.
@@ -325,6 +325,10 @@ impl People {
         };
         let memory = process.memory();
         for stranger in &strangers {
+            // What has not run yet has nothing that is its own; and what has ended is no evidence.
+            if stranger.tls_base.0 == 0 || !self.claims_base(stranger) {
+                continue;
+            }
             let Some(task) = process.task(stranger.tid) else {
                 continue;
             };

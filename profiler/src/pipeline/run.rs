@@ -402,6 +402,7 @@ fn close(
     let counters: Counters = kernel.counters()?;
     kernel.flush_log();
     session.meet_the_unsampled(&accounts);
+    session.ask_again();
     let python = session.was_python();
     let span = Span {
         began: session.since(),

@@ -329,7 +329,7 @@ impl Session {
         members.any(|member| member.search.is_young(now))
     }
 
-    /// Now and then: names of threads that had none yet.
+    /// Now and then, and at the end: names of threads that had none yet.
     pub(super) fn ask_again(&mut self) {
         for member in self.members.values_mut() {
             member.ask_again(&mut self.kit);

@@ -182,7 +182,12 @@ impl Run {
     }
 
     fn meet(&mut self, tid: u32, id: PthreadId, sp: Option<RemoteAddr>) -> u32 {
-        let state = Some(ThreadStateAddr(id.0 + 1));
+        self.meet_at(tid, id, sp, BEFORE)
+    }
+
+    fn meet_at(&mut self, tid: u32, id: PthreadId, sp: Option<RemoteAddr>, at: MonotonicNs) -> u32 {
+        let state = Some(id).filter(|id| id.0 != 0);
+        let state = state.map(|id| ThreadStateAddr(id.0 + 1));
         let index = self.people.index(
             &self.process,
             &mut self.builder,
@@ -191,7 +196,7 @@ impl Run {
                 sp,
                 tls_base: id,
                 state,
-                at: BEFORE,
+                at,
             },
         );
         index.0
@@ -364,4 +369,68 @@ fn a_thread_that_replaced_the_program_is_the_first_from_then_on() {
     let ended: Vec<_> = run.people.everyone().iter().map(|p| p.ended).collect();
     assert_eq!(ended, [Some((ran(70), NOW)), Some((ran(90), NOW))]);
     assert_eq!(run.names()[1], format!("Python's {}", block(2)));
+}
+
+/// Looks read the accounts themselves, and so are ahead of what the ring tells of ends.
+#[test]
+fn a_base_that_is_handed_on_before_an_end_is_told_is_no_contradiction() {
+    let mut run = Run::new();
+    run.process.begin(101, 5, block(1));
+    run.tick(101, block(1));
+    run.look();
+    run.process.end(101, block(1));
+    run.process.begin(102, 5, block(1));
+    assert_eq!(run.meet_at(102, block(1), None, NOW), 1);
+    // What is told late of the one before changes nothing.
+    assert_eq!(run.tick(101, block(1)), 0);
+    run.look();
+    assert_eq!(run.people.contradictions(), 0);
+    assert_eq!(run.matched_by(1), [TlsBase, ControlBlock]);
+}
+
+#[test]
+fn of_two_with_one_base_in_the_same_look_the_later_has_it() {
+    for (first, second) in [((101, BEFORE), (102, NOW)), ((102, NOW), (101, BEFORE))] {
+        let mut run = Run::new();
+        run.process.begin(101, 5, block(1));
+        run.process.begin(102, 5, block(1));
+        let sp = Some(RemoteAddr(block(1).0 - 0x400));
+        for (tid, at) in [first, second] {
+            run.meet_at(tid, block(1), sp, at);
+        }
+        run.look();
+        assert_eq!(run.people.contradictions(), 0);
+        let matched = run.people.everyone().iter();
+        let matched: Vec<_> = matched.filter(|it| !it.matched_by.is_empty()).collect();
+        assert_eq!(matched.len(), 1);
+        assert_eq!(matched[0].tid, Tid(102));
+    }
+}
+
+#[test]
+fn a_thread_that_was_met_before_it_ran_is_known_once_it_has() {
+    let mut run = Run::new();
+    run.process.begin(101, 5, block(1));
+    run.tick(101, block(1));
+    run.look();
+    // The block is its already, and the one before it has not been told to have ended.
+    run.process.end(101, block(1));
+    run.process.begin(102, 5, block(1));
+    assert_eq!(run.meet_at(102, PthreadId(0), None, NOW), 1);
+    run.look();
+    assert_eq!(run.people.contradictions(), 0);
+    assert_eq!(run.people.everyone()[1].pthread_id, None);
+    let again = Stranger {
+        tid: Tid(102),
+        sp: None,
+        tls_base: block(1),
+        state: Some(ThreadStateAddr(block(1).0 + 1)),
+        at: NOW,
+    };
+    assert_eq!(run.people.meet_again(again).map(|index| index.0), Some(1));
+    run.look();
+    assert_eq!(run.people.contradictions(), 0);
+    assert_eq!(run.people.everyone()[1].pthread_id, Some(block(1)));
+    assert_eq!(run.matched_by(1), [TlsBase, ControlBlock]);
+    assert_eq!(run.names()[1], format!("Python's {}", block(1)));
 }

@@ -166,20 +166,17 @@ impl Member {
 
     fn sleeper(&mut self, kit: &mut Kit, account: &Account) -> &mut Sleeper {
         let tid = Tid(account.tid);
-        if !self.off.sleepers.contains_key(&tid) {
-            let tls_base = PthreadId(account.tls_base);
-            let state = self.state_of(account);
-            let thread = self.people.index(
-                &self.hold,
-                &mut kit.builder,
-                Stranger {
-                    tid,
-                    sp: None,
-                    tls_base,
-                    state,
-                    at: MonotonicNs(account.since),
-                },
-            );
+        let stranger = Stranger {
+            tid,
+            sp: None,
+            tls_base: PthreadId(account.tls_base),
+            state: self.state_of(account),
+            at: MonotonicNs(account.since),
+        };
+        if self.off.sleepers.contains_key(&tid) {
+            self.people.meet_again(stranger);
+        } else {
+            let thread = self.people.index(&self.hold, &mut kit.builder, stranger);
             self.off.sleepers.insert(tid, Sleeper::new(thread));
         }
         let nobody = || Sleeper::new(ThreadIndex(u32::MAX));
