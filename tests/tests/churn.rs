@@ -66,7 +66,9 @@ fn ticks_belong_to_whom_they_met(python: &Python, mode: &str) -> Result<()> {
         "{} contradictions: {ledger:?}",
         ledger.contradictions
     );
-    ensure!(met > 100, "too few to judge: {met}, {ledger:?}");
+    // On a machine that is busy otherwise few threads are born.
+    let met = usize::try_from(met)?;
+    ensure!(met * 4 > truth.len(), "too few to judge: {met}, {ledger:?}");
     Ok(())
 }
 
