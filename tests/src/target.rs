@@ -71,6 +71,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("origin.py", include_str!("../targets/origin.py")),
     ("short_calls.py", include_str!("../targets/short_calls.py")),
     ("sleepers.py", include_str!("../targets/sleepers.py")),
+    ("short_turns.py", include_str!("../targets/short_turns.py")),
     ("spin.py", include_str!("../targets/spin.py")),
     ("stops.py", include_str!("../targets/stops.py")),
     (

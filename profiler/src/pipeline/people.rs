@@ -119,6 +119,8 @@ struct Place {
     weighed: DurationNs,
     /// Whether it has taken over the id of its process's first thread, in an exec.
     took_over: bool,
+    /// Whether it is one of the kernel's own, which only seems to be Python's.
+    kernels: bool,
 }
 
 /// What a tick or a look told of a thread.
@@ -151,6 +153,9 @@ impl People {
     /// runs, and no state of Python's until it first calls into it.
     pub(super) fn meet_again(&mut self, stranger: Stranger) -> Option<ThreadIndex> {
         let place = self.living.get_mut(&stranger.tid)?;
+        if place.kernels {
+            return Some(place.index);
+        }
         if let Some(state) = stranger.state {
             self.states_of.insert(state, place.index);
             if !place.python {
@@ -173,11 +178,19 @@ impl People {
         builder: &mut ProfileBuilder,
         stranger: Stranger,
     ) -> ThreadIndex {
-        let Stranger { tid, tls_base, .. } = stranger;
-        let name = process
-            .task(tid)
-            .map_or_else(|| format!("thread {tid}"), |task| task.name);
-        let python = stranger.state.is_some();
+        let Stranger {
+            tid,
+            mut tls_base,
+            mut state,
+            ..
+        } = stranger;
+        let task = process.task(tid);
+        let kernels = task.as_ref().is_some_and(|task| task.is_kernels);
+        if kernels {
+            (tls_base, state) = (PthreadId(0), None);
+        }
+        let name = task.map_or_else(|| format!("thread {tid}"), |task| task.name);
+        let python = state.is_some();
         let pid = process.pid();
         let index = builder.thread(ThreadInfo {
             pid,
@@ -208,10 +221,13 @@ impl People {
                 ticks: 0,
                 weighed: DurationNs(0),
                 took_over: false,
+                kernels,
             },
         );
-        self.strangers.push(stranger);
-        if let Some(state) = stranger.state {
+        if !kernels {
+            self.strangers.push(stranger);
+        }
+        if let Some(state) = state {
             self.states_of.insert(state, index);
         }
         index
@@ -220,6 +236,11 @@ impl People {
     /// The place of a living thread that has one.
     pub(super) fn place_of(&self, tid: Tid) -> Option<ThreadIndex> {
         self.living.get(&tid).map(|place| place.index)
+    }
+
+    /// Whether a thread is one of the kernel's own.
+    pub(super) fn is_kernels(&self, tid: Tid) -> bool {
+        self.living.get(&tid).is_some_and(|place| place.kernels)
     }
 
     /// The thread that a thread state belongs to.

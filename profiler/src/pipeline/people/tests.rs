@@ -38,6 +38,7 @@ impl Fake {
             state: TaskState::Running,
             cpu: DurationNs(0),
             start_stack: Some(RemoteAddr(FIRST_STACK + 0x3800)),
+            is_kernels: false,
         };
         self.tasks.insert(Tid(tid), task);
         self.words.insert(id.0, id.0);

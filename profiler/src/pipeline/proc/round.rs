@@ -245,6 +245,8 @@ impl Watch {
         let wanted = self.settings.mode.looks_off_cpu() || mine.on_cpu > 0 || found == Found::OnCpu;
         if !wanted {
             person.met = Some(asleep());
+            // There is no stack that what it does from now on could belong to.
+            person.shares.found_nothing();
             return Some(());
         }
         let Some((met, chain)) = self.look(person, counts, standing) else {

@@ -206,6 +206,12 @@ impl Shares {
         fresh
     }
 
+    /// The last look saw nothing of the thread but its counts: what follows is not its.
+    pub(super) fn found_nothing(&mut self) {
+        self.found = None;
+        self.stands_for = Weights::default();
+    }
+
     /// Of what was handed out as blocked, what was not: who is woken and waits for a CPU seems to
     /// sleep on until it has got one. At most so much is taken back.
     pub(super) fn take_back(&mut self, most: u64) -> u64 {

@@ -23,7 +23,7 @@ use crate::{
         settings::Walk,
         stacks::{self, ChainId},
     },
-    sample::{FramesFrom, Gc, Gil, Sample},
+    sample::{FramesFrom, Gc, Gil, Handling, Sample},
     stack::StackId,
     target::Memory,
     wire::{ExitStatus, Tick, Times},
@@ -276,8 +276,16 @@ impl Member {
             let gils = self.python.iter().flat_map(|python| &python.gils);
             gils.into_iter().any(|gil| gil.contains(futex))
         };
-        let sample = sampler::sample(tick, weight, lock, in_gil);
-        let (frames, from) = self.frames(kit, tick, state, sample.gc == Gc::Collecting);
+        let mut sample = sampler::sample(tick, weight, lock, in_gil);
+        let (frames, from) = if self.people.is_kernels(tick.tid) {
+            // What the tick says of Python is of the thread that this one was made for.
+            sample.gil = self.gil_or(Gil::Neither);
+            (sample.gc, sample.handling) = (Gc::Idle, Handling::Unknown);
+            let stack = stacks::kernels_stack(&mut kit.builder);
+            (Frames::Ready(stack), FramesFrom::None)
+        } else {
+            self.frames(kit, tick, state, sample.gc == Gc::Collecting)
+        };
         self.pending.push(Pending {
             thread,
             frames,

@@ -148,6 +148,9 @@ impl Member {
             return None;
         }
         self.open(kit);
+        if !self.off.sleepers.contains_key(&tid) {
+            self.sleeper(kit, &account);
+        }
         let Some((met, chain)) = self.look(kit, accounts, slot, &account, due) else {
             return Some(account);
         };
@@ -185,6 +188,9 @@ impl Member {
 
     /// A thread's state: as the kernel found it, else from the list of all.
     fn state_of(&self, account: &Account) -> Option<ThreadStateAddr> {
+        if self.people.is_kernels(Tid(account.tid)) {
+            return None;
+        }
         if account.thread_state != 0 {
             return Some(ThreadStateAddr(account.thread_state));
         }
@@ -277,7 +283,9 @@ impl Member {
         }
         let Some(chain) = chain else {
             let ip = RemoteAddr(account.off_ip);
-            met.stack = if ip == RemoteAddr(0) && account.on_cpu_ns == 0 {
+            met.stack = if self.people.is_kernels(Tid(account.tid)) {
+                stacks::kernels_stack(&mut kit.builder)
+            } else if ip == RemoteAddr(0) && account.on_cpu_ns == 0 {
                 stacks::unborn_stack(&mut kit.builder)
             } else {
                 stacks::native_stack(&mut kit.builder, &mut kit.symbols, self.pid, ip)

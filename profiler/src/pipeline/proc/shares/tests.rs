@@ -264,6 +264,24 @@ fn a_thread_that_waits_for_a_cpu_all_the_time_is_not_blocked() {
     assert_eq!(lived, DurationNs(50));
 }
 
+/// Regression: in `cpu` mode a thread that waits for a CPU and has not run is not read, and what it
+/// ran next went to the first stack of the profile, whosesoever that was.
+#[test]
+fn a_look_that_read_no_stack_gets_nothing_of_what_follows() {
+    let at = |at: u64, on_cpu: u64| Reading {
+        at: MonotonicNs(at),
+        on_cpu: DurationNs(on_cpu),
+        run_delay: DurationNs(0),
+    };
+    let mut shares = Shares::new(Reading::default());
+    let _ = shares.hand_out(at(10, 0), Some(Found::Runnable));
+    shares.found_nothing();
+    let handed = shares.hand_out(at(20, 3), Some(Found::Blocked));
+    assert_eq!(handed.before, Weights::default());
+    assert_eq!(handed.stood_for, Weights::default());
+    assert_eq!(shares.rest().on_cpu, 3);
+}
+
 #[test]
 fn what_passed_unseen_before_a_wait_for_a_cpu_is_no_such_wait() {
     const LONG: u64 = 11_000 * MS;
