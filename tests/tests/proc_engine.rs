@@ -249,7 +249,7 @@ fn turns_are_their_threads_own(python: &Python, mode: &str) -> Result<()> {
     let options = ["--engine", "proc", "-m", mode, "-r", "199", "--threads"];
     let mut profiler = Running::on(target.pid(), &options)?;
     profiler.attached()?;
-    clock.tell("20000")?;
+    clock.tell("5000")?;
     clock.expect("work")?;
     let finished = profiler.stop()?;
     target.tell("stop")?;
