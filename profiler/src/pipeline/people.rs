@@ -3,6 +3,7 @@
 //! Only threads that were sampled cost anything here: ten thousand sleepers are never looked at.
 
 mod exec;
+mod reuse;
 mod weight;
 
 use rustc_hash::FxHashMap;
@@ -20,8 +21,9 @@ use crate::{
 pub(super) trait Witness {
     /// The process.
     fn pid(&self) -> Pid;
-    /// What the kernel has of a thread; none when it is gone.
-    fn task(&self, tid: Tid) -> Option<TaskFacts>;
+    /// What the kernel has of the thread that had this id at that time; none when it is gone,
+    /// though another may have the id by now.
+    fn task(&self, tid: Tid, at: MonotonicNs) -> Option<TaskFacts>;
     /// The user stack pointer of a thread that is blocked in the kernel.
     fn stack_pointer(&self, tid: Tid) -> Option<RemoteAddr>;
     /// The mappings; none when the process is gone.
@@ -75,6 +77,8 @@ pub(super) struct People {
     /// In the order of their index.
     everyone: Vec<Person>,
     living: FxHashMap<Tid, Place>,
+    /// Those whose id is another thread's already, and whose last switch was not told yet.
+    former: FxHashMap<Tid, Place>,
     /// Sampled since the last look and not yet identified.
     strangers: Vec<Stranger>,
     nameless: Vec<Nameless>,
@@ -113,6 +117,10 @@ struct Place {
     python: bool,
     /// When it was there first.
     met: MonotonicNs,
+    /// When its account was opened, if a look has read that.
+    opened: Option<MonotonicNs>,
+    /// When it was there last and the kernel had an account of it.
+    counted: Option<MonotonicNs>,
     /// Periods in which it was met.
     ticks: u32,
     /// What its samples weigh together.
@@ -133,6 +141,10 @@ pub(super) struct Stranger {
     pub(super) state: Option<ThreadStateAddr>,
     /// When it was there.
     pub(super) at: MonotonicNs,
+    /// Whether the kernel had an account of it then.
+    pub(super) is_counted: bool,
+    /// When that was opened, where it was read.
+    pub(super) opened: Option<MonotonicNs>,
 }
 
 impl People {
@@ -153,6 +165,10 @@ impl People {
     /// runs, and no state of Python's until it first calls into it.
     pub(super) fn meet_again(&mut self, stranger: Stranger) -> Option<ThreadIndex> {
         let place = self.living.get_mut(&stranger.tid)?;
+        if stranger.is_counted {
+            place.counted = place.counted.max(Some(stranger.at));
+            place.opened = place.opened.or(stranger.opened);
+        }
         if place.kernels {
             return Some(place.index);
         }
@@ -184,7 +200,7 @@ impl People {
             mut state,
             ..
         } = stranger;
-        let task = process.task(tid);
+        let task = process.task(tid, stranger.at);
         let kernels = task.as_ref().is_some_and(|task| task.is_kernels);
         if kernels {
             (tls_base, state) = (PthreadId(0), None);
@@ -218,6 +234,8 @@ impl People {
                 own,
                 python,
                 met: stranger.at,
+                opened: stranger.opened,
+                counted: stranger.is_counted.then_some(stranger.at),
                 ticks: 0,
                 weighed: DurationNs(0),
                 took_over: false,
@@ -248,86 +266,6 @@ impl People {
         self.states_of.get(&state).copied()
     }
 
-    /// A thread has ended. Its last ticks may still come, since it runs on while the kernel takes
-    /// it down, so it keeps its place until another thread gets its id.
-    pub(super) fn leave(&mut self, tid: Tid, times: Times, time: MonotonicNs) {
-        if let Some(place) = self.living.get(&tid)
-            && let Some(person) = self.everyone.get_mut(place.own)
-        {
-            person.ended = Some((times, time));
-            // Its state is no evidence any more: an id that nobody has would look like the one
-            // that is left over for the first thread.
-            let gone = person.pthread_id;
-            self.states.retain(|facts| Some(facts.pthread_id) != gone);
-            if let Some(base) = gone
-                && self
-                    .bases
-                    .get(&base)
-                    .is_some_and(|(holder, _)| *holder == tid)
-            {
-                self.bases.remove(&base);
-            }
-        }
-        // Its pthread id goes to another thread soon, and with it what that one is called.
-        self.nameless.retain(|nameless| nameless.tid != tid);
-        self.disprove(tid);
-    }
-
-    /// What was known of the thread with this id is no evidence any more.
-    fn disprove(&mut self, tid: Tid) {
-        self.facts.retain(|facts| facts.tid != tid);
-        self.registry.forget(tid);
-    }
-
-    /// Take note of whom a TLS base belongs to; false when it has been another thread's since. A
-    /// base is handed on before the end of who had it is told.
-    fn claims_base(&mut self, stranger: &Stranger) -> bool {
-        let Stranger {
-            tid, tls_base, at, ..
-        } = *stranger;
-        let holder = self.bases.entry(tls_base).or_insert((tid, at));
-        let (former, since) = *holder;
-        if former != tid && since > at {
-            return false;
-        }
-        *holder = (tid, at);
-        if former != tid {
-            self.disprove(former);
-        }
-        true
-    }
-
-    /// A thread has left its CPU for the last time. One that no tick met is counted with its like.
-    pub(super) fn gone(&mut self, tid: Tid, on_cpu: DurationNs) {
-        self.births.remove(&tid);
-        if !self.living.contains_key(&tid) {
-            self.unmet.threads += 1;
-            self.unmet.on_cpu_ns = self.unmet.on_cpu_ns.saturating_add(on_cpu.0);
-        }
-    }
-
-    /// The threads that ended and were never met.
-    pub(super) fn unmet(&self) -> Unsampled {
-        self.unmet
-    }
-
-    /// A new thread has this id since then: whoever had it before is somebody else. A look may have
-    /// met it before this is told.
-    pub(super) fn make_room(&mut self, tid: Tid, time: MonotonicNs) {
-        if let Some(place) = self.living.get(&tid)
-            && place.met >= time
-        {
-            if let Some(person) = self.everyone.get_mut(place.own) {
-                person.born = Some(time);
-            }
-            return;
-        }
-        self.births.insert(tid, time);
-        self.nameless.retain(|nameless| nameless.tid != tid);
-        self.living.remove(&tid);
-        self.disprove(tid);
-    }
-
     /// Whether somebody waits to be identified.
     pub(super) fn has_strangers(&self) -> bool {
         !self.strangers.is_empty()
@@ -350,7 +288,7 @@ impl People {
             if stranger.tls_base.0 == 0 || !self.claims_base(stranger) {
                 continue;
             }
-            let Some(task) = process.task(stranger.tid) else {
+            let Some(task) = process.task(stranger.tid, stranger.at) else {
                 continue;
             };
             // The same for every thread of the process, and kept: the first stack must not be
@@ -448,7 +386,7 @@ impl People {
             };
             let is_first = nameless.tid.0 == process.pid().0;
             if let Some(name) = names.get(&nameless.pthread_id)
-                && let Some(task) = process.task(nameless.tid)
+                && let Some(task) = process.task(nameless.tid, place.met)
                 && let Some(name) = name.of(task.inner, is_first)
             {
                 builder.rename(place.index, name, true);

@@ -3,6 +3,7 @@
 //! It waits for nothing and sleeps never; `run` calls it when there is something to do. What is
 //! of one process is in `member`; here they come, go and get their events.
 
+mod lives;
 mod looks;
 mod member;
 mod off_cpu;
@@ -167,7 +168,7 @@ impl Session {
                 time,
             } if pid == parent => {
                 if let Some(member) = self.members.get_mut(&pid) {
-                    member.people.make_room(tid, time);
+                    member.make_room(tid, time);
                 }
             }
             Event::Fork {

@@ -26,7 +26,7 @@ use crate::{
     sample::{FramesFrom, Gc, Gil, Handling, Sample},
     stack::StackId,
     target::Memory,
-    wire::{ExitStatus, Tick, Times},
+    wire::{ExitStatus, Tick},
     words::{CodeAddr, DurationNs, MonotonicNs, Pid, PthreadId, ThreadStateAddr, Tid},
 };
 
@@ -199,27 +199,6 @@ impl Member {
         self.off.forget_python(old, first);
     }
 
-    /// A thread begins to end or (`last`) has ended.
-    pub(super) fn exit(
-        &mut self,
-        kit: &mut Kit,
-        tid: Tid,
-        times: Times,
-        time: MonotonicNs,
-        last: bool,
-    ) {
-        if last && self.people.is_of_former(tid) {
-            return;
-        }
-        // Its samples are older than its end, so they are in the batch already.
-        self.identify(kit);
-        self.people.leave(tid, times, time);
-        if last {
-            self.gone_off_cpu(kit, tid, times, time);
-            self.people.gone(tid, times.on_cpu);
-        }
-    }
-
     /// The last of its threads begins to end, and the process with this.
     pub(super) fn ends_with(&mut self, status: ExitStatus, time: MonotonicNs) {
         self.ended_by.get_or_insert(status);
@@ -255,6 +234,11 @@ impl Member {
         kit.received.ticks += u64::from(tick.periods);
         kit.received.first.get_or_insert(tick.time);
         self.ticks += u64::from(tick.periods);
+        // A look may have met the next thread with this id before this tick was told.
+        let is_former = self.people.is_younger(tick.tid, tick.time);
+        if is_former {
+            self.people.swap_former(tick.tid);
+        }
         let state = tick.thread_state.map(|(state, _)| state);
         let thread = self.people.index(
             &self.hold,
@@ -265,6 +249,8 @@ impl Member {
                 tls_base: tick.tls_base,
                 state,
                 at: tick.time,
+                is_counted: tick.on_cpu.is_some(),
+                opened: None,
             },
         );
         let weight = {
@@ -286,6 +272,9 @@ impl Member {
         } else {
             self.frames(kit, tick, state, sample.gc == Gc::Collecting)
         };
+        if is_former {
+            self.people.swap_former(tick.tid);
+        }
         self.pending.push(Pending {
             thread,
             frames,
@@ -450,6 +439,8 @@ impl Member {
                     tls_base,
                     state: state.map(|(_, state)| *state),
                     at: MonotonicNs(account.since),
+                    is_counted: true,
+                    opened: None,
                 },
             );
         }

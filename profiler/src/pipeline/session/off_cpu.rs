@@ -30,6 +30,9 @@ use crate::{
 /// The list of thread states is read again no sooner than this.
 const STATES_PAUSE: DurationNs = DurationNs(50_000_000);
 
+/// What the ring tells comes no later than this, or was lost.
+const TOLD_WITHIN: DurationNs = DurationNs(1_000_000_000);
+
 /// What a look found, until it is known how long that lasted.
 #[derive(Clone, Copy, Debug)]
 struct Met {
@@ -82,6 +85,8 @@ impl Sleeper {
 #[derive(Debug, Default)]
 pub(super) struct OffCpu {
     sleepers: FxHashMap<Tid, Sleeper>,
+    /// Of threads whose id is another's already.
+    former: FxHashMap<Tid, Sleeper>,
     /// Thread states that the kernel did not find, by the thread.
     states: FxHashMap<PthreadId, ThreadStateAddr>,
     states_again: MonotonicNs,
@@ -105,6 +110,20 @@ impl OffCpu {
                 met.stack = stack(chain);
             }
         }
+    }
+
+    /// The id of a thread is another's; its own last switch may still be told.
+    pub(super) fn part_with(&mut self, tid: Tid) {
+        self.former.remove(&tid);
+        let sleeper = self.sleepers.remove(&tid);
+        self.former.extend(sleeper.map(|sleeper| (tid, sleeper)));
+    }
+
+    /// Who had this id before, and who has it, change places.
+    pub(super) fn swap_former(&mut self, tid: Tid) {
+        let (now, former) = (self.sleepers.remove(&tid), self.former.remove(&tid));
+        self.sleepers.extend(former.map(|sleeper| (tid, sleeper)));
+        self.former.extend(now.map(|sleeper| (tid, sleeper)));
     }
 
     /// Whether no stack waits to be compared.
@@ -141,6 +160,14 @@ impl Member {
         due: MonotonicNs,
     ) -> Option<Account> {
         let tid = Tid(account.tid);
+        let opened = opened(&account);
+        if self.people.is_anothers(tid, opened) {
+            if due.0.saturating_sub(opened.0) < TOLD_WITHIN.0 {
+                // Its id is another thread's until that one's end and its birth are told.
+                return None;
+            }
+            self.make_room(tid, opened);
+        }
         self.settle(kit, tid, &account, None);
         let dealt_with = Generation(account.generation);
         if account.generation & 1 != 0 {
@@ -175,6 +202,8 @@ impl Member {
             tls_base: PthreadId(account.tls_base),
             state: self.state_of(account),
             at: MonotonicNs(account.since),
+            is_counted: true,
+            opened: Some(opened(account)),
         };
         if self.off.sleepers.contains_key(&tid) {
             self.people.meet_again(stranger);
@@ -339,6 +368,15 @@ impl Member {
         };
         self.meet(kit, account, met);
     }
+}
+
+/// When the account was opened: it has all of the time since then.
+const fn opened(account: &Account) -> MonotonicNs {
+    let counted = account
+        .on_cpu_ns
+        .saturating_add(account.runnable_ns)
+        .saturating_add(account.blocked_ns);
+    MonotonicNs(account.since.saturating_sub(counted))
 }
 
 /// How a look that was due at that time came upon a thread.
