@@ -112,13 +112,10 @@ impl Person {
             runnable,
             blocked,
         } = left;
-        let parts: [(u64, fn(u64) -> Weights); 3] = [
-            (on_cpu, Weights::on_cpu),
-            (runnable, Weights::runnable),
-            (blocked, Weights::blocked),
-        ];
+        type Part = fn(u64) -> Weights;
+        let kinds: [Part; 3] = [Weights::on_cpu, Weights::runnable, Weights::blocked];
         let (mut paid, mut rest) = (Vec::new(), Weights::default());
-        for (debts, (left, part)) in self.owed.iter().zip(parts) {
+        for ((debts, part), left) in self.owed.iter().zip(kinds).zip([on_cpu, runnable, blocked]) {
             debts.pay(left, |met, weight| paid.push((met, part(weight))));
             if debts.is_empty() {
                 rest = rest.plus(part(left));
