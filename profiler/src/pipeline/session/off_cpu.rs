@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use super::{Kit, member::Member, plans::Python};
 use crate::{
     aggregate::{Place, ThreadIndex},
+    cpython::current_state,
     pipeline::{
         absence::{Absence, Debts, Meeting},
         people::{self, Stranger},
@@ -276,6 +277,10 @@ impl Member {
             ..
         }) = &self.python
         {
+            // What the account has is the state it had first, if it is there still.
+            let state = current_state(runtime, plan, memory, id)
+                .filter(|_| state.is_some())
+                .or(state);
             let facts = state.and_then(|state| runtime.state_now(memory, state).ok());
             if let (Some(facts), Some(state)) =
                 (facts.filter(|facts| facts.pthread_id == id), state)
