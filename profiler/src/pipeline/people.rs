@@ -104,6 +104,10 @@ struct Nameless {
     attempts: u32,
 }
 
+/// In a pid namespace a thread that ends has given its id back before it leaves its CPU for the last
+/// time. Ticks that meet it then are of nobody whom they could tell.
+pub(super) const NO_ID: Tid = Tid(0);
+
 /// How often a name is asked for again; a program without `threading` never has one.
 const ATTEMPTS: u32 = 10;
 
@@ -205,7 +209,11 @@ impl People {
         if kernels {
             (tls_base, state) = (PthreadId(0), None);
         }
-        let name = task.map_or_else(|| format!("thread {tid}"), |task| task.name);
+        let name = match task {
+            _ if tid == NO_ID => "threads at their end".to_owned(),
+            Some(task) => task.name,
+            None => format!("thread {tid}"),
+        };
         let python = state.is_some();
         let pid = process.pid();
         let index = builder.thread(ThreadInfo {
