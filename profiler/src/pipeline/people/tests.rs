@@ -384,3 +384,24 @@ fn a_thread_that_replaced_the_program_is_the_first_from_then_on() {
     assert_eq!(ended, [Some((ran(70), NOW)), Some((ran(90), NOW))]);
     assert_eq!(run.names()[1], format!("Python's {}", block(2)));
 }
+
+/// Regression: a worker of io_uring has the TLS base of the thread that it was made for, and was
+/// given that one's frames.
+#[test]
+fn a_thread_of_the_kernels_own_is_not_pythons() {
+    let mut run = Run::new();
+    run.process.begin(101, 5, block(1));
+    run.process.begin(102, 6, block(2));
+    let worker = run.process.tasks.get_mut(&Tid(102)).expect("it began");
+    worker.is_kernels = true;
+    run.tick(101, block(1));
+    run.tick(102, block(1));
+    run.tick(102, block(1));
+    run.look();
+    assert!(run.people.is_kernels(Tid(102)) && !run.people.is_kernels(Tid(101)));
+    assert_eq!(run.matched_by(0).first(), Some(&TlsBase));
+    assert_eq!(run.matched_by(1), []);
+    assert_eq!(run.people.everyone()[1].pthread_id, None);
+    assert_eq!(run.people.contradictions(), 0);
+    assert_eq!(run.names()[1], "kernel's 102");
+}
