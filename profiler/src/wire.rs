@@ -112,6 +112,18 @@ pub struct Times {
     pub blocked: DurationNs,
 }
 
+impl Times {
+    /// When the account was opened that says this at that time.
+    #[must_use]
+    pub const fn opened(self, time: MonotonicNs) -> MonotonicNs {
+        let counted = self.on_cpu.0.saturating_add(self.runnable.0);
+        MonotonicNs(
+            time.0
+                .saturating_sub(counted.saturating_add(self.blocked.0)),
+        )
+    }
+}
+
 impl Event {
     /// When it happened.
     #[must_use]

@@ -24,6 +24,10 @@ const SCRIPTS: &[(&str, &str)] = &[
         "absent_pages.py",
         include_str!("../targets/absent_pages.py"),
     ),
+    (
+        "asleep_from_birth.py",
+        include_str!("../targets/asleep_from_birth.py"),
+    ),
     ("truth.py", include_str!("../targets/truth.py")),
     (
         "blocked_threads.py",
@@ -70,6 +74,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("origin.py", include_str!("../targets/origin.py")),
     ("short_calls.py", include_str!("../targets/short_calls.py")),
     ("sleepers.py", include_str!("../targets/sleepers.py")),
+    ("short_turns.py", include_str!("../targets/short_turns.py")),
     ("spin.py", include_str!("../targets/spin.py")),
     ("stops.py", include_str!("../targets/stops.py")),
     ("tasks.py", include_str!("../targets/tasks.py")),

@@ -61,13 +61,14 @@ fn ticks_belong_to_whom_they_met(python: &Python, mode: &str) -> Result<()> {
         ledger.lost(),
         ledger.ticks,
     );
-    // Looks also meet threads that are about to end, whose ids the next ones have already.
     ensure!(
-        mode != "cpu" || ledger.contradictions == 0,
+        ledger.contradictions == 0,
         "{} contradictions: {ledger:?}",
         ledger.contradictions
     );
-    ensure!(met > 100, "too few to judge: {met}, {ledger:?}");
+    // On a machine that is busy otherwise few threads are born.
+    let met = usize::try_from(met)?;
+    ensure!(met * 4 > truth.len(), "too few to judge: {met}, {ledger:?}");
     Ok(())
 }
 

@@ -84,13 +84,41 @@ fn check(python: &Python, threads: usize, how: &[&str; 4]) -> Result<()> {
     Ok(())
 }
 
+/// Regression: a thread that a look met before it had ever run, and that no tick met later, stayed
+/// the kernel's, without Python's name for it.
+fn is_named_although_it_slept_at_once(python: &Python) -> Result<()> {
+    let mut target = Target::start(python, "asleep_from_birth.py", &[])?;
+    let arguments = ["--mode", "wall", "-r", "999"];
+    let mut profiler = Running::in_detail(target.pid(), &arguments)?;
+    profiler.attached()?;
+    target.tell("go")?;
+    let told = target.expect("running")?["told"].take();
+    let told: Vec<(i64, String)> = serde_json::from_value(told)?;
+    let ledger = profiler.stop()?.ledger()?;
+    target.tell("stop")?;
+    target.done()?;
+    for (tid, name) in told {
+        let thread = ledger.thread(tid);
+        let thread = thread.with_context(|| format!("no thread {tid}"))?;
+        ensure!(
+            thread.python && thread.pthread_id.is_some() && thread.name.as_ref() == Some(&name),
+            "`{name}` is {thread:?}"
+        );
+    }
+    Ok(())
+}
+
 fn on_every_python(threads: usize, how: &[&str; 4]) -> Result<()> {
+    each(|python| check(python, threads, how))
+}
+
+fn each(check: impl Fn(&Python) -> Result<()>) -> Result<()> {
     if !rung::reached(Rung::Kernel) {
         return Ok(());
     }
     let mut failures = Vec::new();
     for python in pythons::required() {
-        if let Err(error) = check(python, threads, how) {
+        if let Err(error) = check(python) {
             failures.push(format!("on {}: {error:#}", python.label));
         }
     }
@@ -116,4 +144,9 @@ fn fifty_busy_threads_are_named_by_every_rung() -> Result<()> {
 #[test]
 fn threads_that_no_tick_found_are_named_all_the_same() -> Result<()> {
     on_every_python(3, &RARELY)
+}
+
+#[test]
+fn a_thread_that_sleeps_from_its_birth_on_is_named() -> Result<()> {
+    each(is_named_although_it_slept_at_once)
 }

@@ -339,12 +339,20 @@ fn without_a_proc_of_its_own_pid_namespace_it_says_what_to_mount() -> Result<()>
     };
     let copy = Copy::make()?;
     let before = ["unshare", "--pid", "--fork"].map(str::to_owned);
-    for engine in ["bpf", "auto"] {
+    for engine in ["bpf", "proc", "auto"] {
         let words = ["run", "--engine", engine, "--", interpreter, "-c", "pass"];
         let finished = copy.run(&before, &words)?;
         let said = finished.stderr.contains("mount -t proc proc /proc");
         ensure!(said, "{finished:?}");
+        // Regression: it went on, and took another process for the command.
+        let is_refused = finished.status.code() == Some(1) && finished.stderr.lines().count() == 1;
+        ensure!(is_refused, "{finished:?}");
     }
+    // Regression: it said so, and ended as if all were well.
+    let finished = copy.run(&before, &["doctor"])?;
+    ensure!(finished.status.code() == Some(1), "{finished:?}");
+    let said = finished.stdout.contains("mount -t proc proc /proc");
+    ensure!(said, "{finished:?}");
     Ok(())
 }
 

@@ -241,6 +241,51 @@ fn a_short_threads_work_is_nobody_elses() -> Result<()> {
     Ok(())
 }
 
+fn turns_are_their_threads_own(python: &Python, mode: &str) -> Result<()> {
+    let mut target = Target::start(python, "short_turns.py", &[])?;
+    let mut clock = Target::start(python, "count_work.py", &["1"])?;
+    target.tell("go")?;
+    target.expect("running")?;
+    let options = ["--engine", "proc", "-m", mode, "-r", "199", "--threads"];
+    let mut profiler = Running::on(target.pid(), &options)?;
+    profiler.attached()?;
+    clock.tell("5000")?;
+    clock.expect("work")?;
+    let finished = profiler.stop()?;
+    target.tell("stop")?;
+    target.done()?;
+    books_balance(&finished.ledger()?)?;
+    let is_turn = |frame: &&String| frame.starts_with("turn_");
+    let name = |frame: &str| frame.split_once(" (").map(|it| it.0.to_owned());
+    let mut met = 0;
+    for stack in &finished.folded()?.stacks {
+        let (thread, frames) = stack.frames.split_first().context("no thread")?;
+        let Some(turn) = frames.iter().find(is_turn) else {
+            continue;
+        };
+        ensure!(name(turn) == name(thread), "{stack:?}");
+        met += 1;
+    }
+    ensure!(met > 0, "no turn was seen");
+    Ok(())
+}
+
+/// Regression: in `cpu` mode a turn that was read at neither end went to whichever stack was the
+/// first of the profile.
+#[test]
+fn a_turn_between_two_looks_is_no_other_threads() -> Result<()> {
+    if !rung::reached(Rung::Live) {
+        return Ok(());
+    }
+    for python in pythons::required() {
+        for mode in ["cpu", "wall"] {
+            turns_are_their_threads_own(python, mode)
+                .with_context(|| format!("{mode} on {}", python.label))?;
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn a_shell_that_becomes_python_is_followed() -> Result<()> {
     let Some(python) = live() else { return Ok(()) };

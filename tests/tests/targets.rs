@@ -83,7 +83,9 @@ fn families(python: &Python) -> Result<()> {
 
 fn all_of(python: &Python) -> Result<()> {
     check_once(python, "absent_pages.py", &[], &[]).context("absent_pages")?;
+    check(python, "asleep_from_birth.py", &[]).context("asleep_from_birth")?;
     check(python, "short_calls.py", &["4"]).context("short_calls")?;
+    check(python, "short_turns.py", &[]).context("short_turns")?;
     check(python, "spin.py", &["1"]).context("spin at 1")?;
     check(python, "spin.py", &["2000"]).context("spin at 2000")?;
     check(python, "sleepers.py", &["100"]).context("sleepers")?;

@@ -45,6 +45,8 @@ pub(super) fn main(args: &DoctorArgs) -> Result<u8> {
             )?;
         }
     }
+    // With a strange `/proc` they tick, and no process can be opened.
+    well &= capabilities::own_pid_namespace().is_ok();
     remedy::write(&mut out)?;
     if let Some(pid) = args.pid {
         writeln!(out, "\nProcess {pid}")?;

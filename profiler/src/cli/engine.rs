@@ -19,17 +19,16 @@ pub(super) enum Chosen {
 
 /// Make the engine that the plan wants. Where it leaves the choice, what is refused is said.
 pub(super) fn choose(plan: &RunPlan) -> Result<Chosen> {
+    // Else a number would mean one process in `/proc` and another one to the kernel.
+    let pid_namespace = capabilities::own_pid_namespace()?;
     if plan.engine == Engine::Proc {
         if is_of_many(plan) {
             bail!("`--engine proc` profiles {ONE_ALONE}");
         }
         return Ok(Chosen::Proc(None));
     }
-    let why_not = match capabilities::own_pid_namespace() {
-        Ok(pid_namespace) => match load(plan, pid_namespace) {
-            Ok(kernel) => return Ok(Chosen::Bpf(Box::new(kernel))),
-            Err(error) => error.to_string(),
-        },
+    let why_not = match load(plan, pid_namespace) {
+        Ok(kernel) => return Ok(Chosen::Bpf(Box::new(kernel))),
         Err(error) => error.to_string(),
     };
     if is_of_many(plan) {

@@ -6,6 +6,7 @@
 //! of a thread without the GIL it is then not known, and its first one has to do. Not here: which
 //! kernel thread it is (see [`crate::threads`]).
 
+use profiler_common::plan::Plan;
 use rustc_hash::FxHashMap;
 
 use super::plan;
@@ -47,6 +48,20 @@ pub(super) fn last(runtime: &Runtime, memory: &dyn Memory, states: &mut [ThreadS
             places.remove(&states[last].pthread_id);
         }
     }
+}
+
+/// The state that a thread runs, by its own storage and the way there that its plan has; none where
+/// that does not follow it from interpreter to interpreter.
+pub fn current_state(
+    runtime: &Runtime,
+    plan: &Plan,
+    memory: &dyn Memory,
+    thread: PthreadId,
+) -> Option<ThreadStateAddr> {
+    let hops = plan.state.hops.get(..plan.state.n_hops as usize)?;
+    let follows = runtime.version().is_at_least(STORAGE_FOLLOWS) && thread.0 != 0;
+    let found = follows.then(|| by_storage(memory, thread, hops)).flatten();
+    found.filter(|state| state.0 != 0)
 }
 
 /// Where a thread's states are, and which of them it runs.

@@ -21,6 +21,7 @@ pub mod thread_names;
 pub mod version;
 
 pub use attachment::Attachment;
+pub use current::current_state;
 pub use error::CpythonError;
 pub use find::{MappedFile, OpenImage, ReadSeek, asyncio_table};
 pub use gil::GilLock;

@@ -262,8 +262,13 @@ fn drain(pool: &mut i64) -> u64 {
 /// What stretches met by chance stand for and did not get, by what they were met in.
 #[derive(Clone, Debug)]
 pub(super) struct Debts<K> {
-    /// What is owed, and what they stand for in all.
+    /// What they stand for, and what they got. One may get more than its own; that is then not
+    /// owed to others of its kind.
     by_kind: FxHashMap<K, (u64, u64)>,
+}
+
+const fn owed((due, got): &(u64, u64)) -> u64 {
+    due.saturating_sub(*got)
 }
 
 /// A thread is met in so many different ways at most; what is owed to others is lost to those.
@@ -284,9 +289,9 @@ impl<K: Copy + Eq + Hash> Debts<K> {
         if due == 0 || is_full && !self.by_kind.contains_key(&kind) {
             return;
         }
-        let owed = self.by_kind.entry(kind).or_default();
-        owed.0 = owed.0.saturating_add(due.saturating_sub(got));
-        owed.1 = owed.1.saturating_add(due);
+        let sums = self.by_kind.entry(kind).or_default();
+        sums.0 = sums.0.saturating_add(due);
+        sums.1 = sums.1.saturating_add(got);
     }
 
     /// Hand out what is left: by what is owed, or where nothing is, by what they stand for. It sums
@@ -295,14 +300,14 @@ impl<K: Copy + Eq + Hash> Debts<K> {
         let sum = |part: fn(&(u64, u64)) -> u64| -> u128 {
             self.by_kind.values().map(|it| u128::from(part(it))).sum()
         };
-        let (owed, stands_for) = (sum(|it| it.0), sum(|it| it.1));
-        let all = if owed > 0 { owed } else { stands_for };
+        let part: fn(&(u64, u64)) -> u64 = if sum(owed) > 0 { owed } else { |it| it.0 };
+        let all = sum(part);
         if all == 0 {
             return;
         }
         let (mut before, mut handed) = (0_u128, 0_u64);
-        for (kind, (its_debt, its_all)) in &self.by_kind {
-            before += u128::from(if owed > 0 { *its_debt } else { *its_all });
+        for (kind, sums) in &self.by_kind {
+            before += u128::from(part(sums));
             let until = u64::try_from(u128::from(left) * before / all).unwrap_or(left);
             hand_out(*kind, until - handed);
             handed = until;

@@ -5,7 +5,10 @@ use profiler_common::{
     loss::{Counters, MALFORMED, N_REASONS, REASONS, UNACCOUNTED, UNKNOWN_PROCESS},
 };
 
-use super::{absence::Away, people::Person};
+use super::{
+    absence::Away,
+    people::{NO_ID, Person},
+};
 use rustc_hash::FxHashMap;
 
 use crate::{
@@ -155,6 +158,8 @@ fn close_process<'a>(
             .map(|rung| rung.key().to_owned())
             .collect();
         let times = match (person.ended, account(person)) {
+            // The accounts are those of the threads that had an id.
+            _ if person.tid == NO_ID => None,
             (Some((times, _)), _) => Some(times),
             (None, Some(account)) => Some(times_until(account, end)),
             (None, None) => None,

@@ -38,6 +38,7 @@ pub(super) fn close(
     let counters: Counters = kernel.counters()?;
     kernel.flush_log();
     session.meet_the_unsampled(&accounts);
+    session.ask_again();
     let python = session.was_python();
     let kernels = Kernels {
         counters,

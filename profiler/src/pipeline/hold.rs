@@ -150,8 +150,9 @@ impl Witness for Hold {
         self.pid
     }
 
-    fn task(&self, tid: Tid) -> Option<TaskFacts> {
-        self.process()?.task(tid).ok()
+    fn task(&self, tid: Tid, at: MonotonicNs) -> Option<TaskFacts> {
+        let task = self.process()?.task(tid).ok()?;
+        (sys::since_boot(task.started) <= at).then_some(task)
     }
 
     fn stack_pointer(&self, tid: Tid) -> Option<RemoteAddr> {

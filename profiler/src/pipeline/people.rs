@@ -3,6 +3,8 @@
 //! Only threads that were sampled cost anything here: ten thousand sleepers are never looked at.
 
 mod exec;
+mod reuse;
+mod weight;
 
 use rustc_hash::FxHashMap;
 
@@ -11,7 +13,7 @@ use crate::{
     cpython::{Runtime, ThreadName, thread_names_of},
     target::{Maps, Memory, TaskFacts},
     threads::{Look, Registry, Rung, ScanWhom, StateFacts, ThreadFacts},
-    wire::{Tick, Times},
+    wire::Times,
     words::{DurationNs, InnerTid, MonotonicNs, Pid, PthreadId, RemoteAddr, ThreadStateAddr, Tid},
 };
 
@@ -19,8 +21,9 @@ use crate::{
 pub(super) trait Witness {
     /// The process.
     fn pid(&self) -> Pid;
-    /// What the kernel has of a thread; none when it is gone.
-    fn task(&self, tid: Tid) -> Option<TaskFacts>;
+    /// What the kernel has of the thread that had this id at that time; none when it is gone,
+    /// though another may have the id by now.
+    fn task(&self, tid: Tid, at: MonotonicNs) -> Option<TaskFacts>;
     /// The user stack pointer of a thread that is blocked in the kernel.
     fn stack_pointer(&self, tid: Tid) -> Option<RemoteAddr>;
     /// The mappings; none when the process is gone.
@@ -74,6 +77,8 @@ pub(super) struct People {
     /// In the order of their index.
     everyone: Vec<Person>,
     living: FxHashMap<Tid, Place>,
+    /// Those whose id is another thread's already, and whose last switch was not told yet.
+    former: FxHashMap<Tid, Place>,
     /// Sampled since the last look and not yet identified.
     strangers: Vec<Stranger>,
     nameless: Vec<Nameless>,
@@ -84,6 +89,8 @@ pub(super) struct People {
     states_of: FxHashMap<ThreadStateAddr, ThreadIndex>,
     facts: Vec<ThreadFacts>,
     states: Vec<StateFacts>,
+    /// The thread that a TLS base was last seen under, and when.
+    bases: FxHashMap<PthreadId, (Tid, MonotonicNs)>,
     registry: Registry,
     /// Where the process's first stack begins.
     start_stack: Option<RemoteAddr>,
@@ -97,8 +104,9 @@ struct Nameless {
     attempts: u32,
 }
 
-/// Ticks after which a thread counts as long-lived.
-const OFTEN: u32 = 20;
+/// In a pid namespace a thread that ends has given its id back before it leaves its CPU for the last
+/// time. Ticks that meet it then are of nobody whom they could tell.
+pub(super) const NO_ID: Tid = Tid(0);
 
 /// How often a name is asked for again; a program without `threading` never has one.
 const ATTEMPTS: u32 = 10;
@@ -113,12 +121,18 @@ struct Place {
     python: bool,
     /// When it was there first.
     met: MonotonicNs,
+    /// When its account was opened, if a look has read that.
+    opened: Option<MonotonicNs>,
+    /// When it was there last and the kernel had an account of it.
+    counted: Option<MonotonicNs>,
     /// Periods in which it was met.
     ticks: u32,
     /// What its samples weigh together.
     weighed: DurationNs,
     /// Whether it has taken over the id of its process's first thread, in an exec.
     took_over: bool,
+    /// Whether it is one of the kernel's own, which only seems to be Python's.
+    kernels: bool,
 }
 
 /// What a tick or a look told of a thread.
@@ -131,6 +145,10 @@ pub(super) struct Stranger {
     pub(super) state: Option<ThreadStateAddr>,
     /// When it was there.
     pub(super) at: MonotonicNs,
+    /// Whether the kernel had an account of it then.
+    pub(super) is_counted: bool,
+    /// When that was opened, where it was read.
+    pub(super) opened: Option<MonotonicNs>,
 }
 
 impl People {
@@ -141,19 +159,36 @@ impl People {
         builder: &mut ProfileBuilder,
         stranger: Stranger,
     ) -> ThreadIndex {
-        let Stranger { tid, state, .. } = stranger;
-        let Some(place) = self.living.get_mut(&tid) else {
-            return self.welcome(process, builder, stranger);
-        };
-        // A thread has no state of Python's until it first calls into it.
-        if let Some(state) = state {
+        match self.meet_again(stranger) {
+            Some(index) => index,
+            None => self.welcome(process, builder, stranger),
+        }
+    }
+
+    /// What a further meeting tells of a thread that has a place. It has no TLS base until it first
+    /// runs, and no state of Python's until it first calls into it.
+    pub(super) fn meet_again(&mut self, stranger: Stranger) -> Option<ThreadIndex> {
+        let place = self.living.get_mut(&stranger.tid)?;
+        if stranger.is_counted {
+            place.counted = place.counted.max(Some(stranger.at));
+            place.opened = place.opened.or(stranger.opened);
+        }
+        if place.kernels {
+            return Some(place.index);
+        }
+        if let Some(state) = stranger.state {
             self.states_of.insert(state, place.index);
             if !place.python {
                 place.python = true;
                 self.strangers.push(stranger);
             }
         }
-        place.index
+        if stranger.tls_base.0 != 0
+            && let Some(person) = self.everyone.get_mut(place.own)
+        {
+            person.pthread_id.get_or_insert(stranger.tls_base);
+        }
+        Some(place.index)
     }
 
     /// Give a thread its place; it bears the kernel's name for it until Python's is known.
@@ -163,11 +198,23 @@ impl People {
         builder: &mut ProfileBuilder,
         stranger: Stranger,
     ) -> ThreadIndex {
-        let Stranger { tid, tls_base, .. } = stranger;
-        let name = process
-            .task(tid)
-            .map_or_else(|| format!("thread {tid}"), |task| task.name);
-        let python = stranger.state.is_some();
+        let Stranger {
+            tid,
+            mut tls_base,
+            mut state,
+            ..
+        } = stranger;
+        let task = process.task(tid, stranger.at);
+        let kernels = task.as_ref().is_some_and(|task| task.is_kernels);
+        if kernels {
+            (tls_base, state) = (PthreadId(0), None);
+        }
+        let name = match task {
+            _ if tid == NO_ID => "threads at their end".to_owned(),
+            Some(task) => task.name,
+            None => format!("thread {tid}"),
+        };
+        let python = state.is_some();
         let pid = process.pid();
         let index = builder.thread(ThreadInfo {
             pid,
@@ -195,13 +242,18 @@ impl People {
                 own,
                 python,
                 met: stranger.at,
+                opened: stranger.opened,
+                counted: stranger.is_counted.then_some(stranger.at),
                 ticks: 0,
                 weighed: DurationNs(0),
                 took_over: false,
+                kernels,
             },
         );
-        self.strangers.push(stranger);
-        if let Some(state) = stranger.state {
+        if !kernels {
+            self.strangers.push(stranger);
+        }
+        if let Some(state) = state {
             self.states_of.insert(state, index);
         }
         index
@@ -212,99 +264,14 @@ impl People {
         self.living.get(&tid).map(|place| place.index)
     }
 
+    /// Whether a thread is one of the kernel's own.
+    pub(super) fn is_kernels(&self, tid: Tid) -> bool {
+        self.living.get(&tid).is_some_and(|place| place.kernels)
+    }
+
     /// The thread that a thread state belongs to.
     pub(super) fn by_state(&self, state: ThreadStateAddr) -> Option<ThreadIndex> {
         self.states_of.get(&state).copied()
-    }
-
-    /// The time that a tick of a thread stands for.
-    ///
-    /// It is the period, as for any sampler: of many threads that live shorter than one, those
-    /// that are met stand for those that are not. A thread that has been met often lives long, and
-    /// then it is what the scheduler has counted since its last tick: from there on its samples
-    /// sum to its account, whatever the scheduler did between.
-    ///
-    /// With `whole`, every thread's samples are to sum to its own time, met often or not: then
-    /// [`People::unweighed`] tells at its end what no tick met.
-    pub(super) fn weigh(&mut self, tick: &Tick, period: DurationNs, whole: bool) -> DurationNs {
-        let periods = DurationNs(period.0.saturating_mul(tick.periods.into()));
-        let Some(place) = self.living.get_mut(&tick.tid) else {
-            return periods;
-        };
-        place.ticks = place.ticks.saturating_add(tick.periods);
-        let leeway = period.0.saturating_mul(OFTEN.into());
-        let weight = match tick.on_cpu {
-            // An account far below what was weighed is a new one.
-            Some(now)
-                if whole
-                    || place.ticks >= OFTEN && now.0.saturating_add(leeway) >= place.weighed.0 =>
-            {
-                DurationNs(now.0.saturating_sub(place.weighed.0))
-            }
-            _ => periods,
-        };
-        place.weighed = DurationNs(place.weighed.0.saturating_add(weight.0));
-        weight
-    }
-
-    /// What the scheduler counted for a living thread and its samples do not weigh.
-    pub(super) fn unweighed(&mut self, tid: Tid, on_cpu: DurationNs) -> DurationNs {
-        let Some(place) = self.living.get_mut(&tid) else {
-            return DurationNs(0);
-        };
-        let rest = on_cpu.0.saturating_sub(place.weighed.0);
-        place.weighed.0 += rest;
-        DurationNs(rest)
-    }
-
-    /// A thread has ended. Its last ticks may still come, since it runs on while the kernel takes
-    /// it down, so it keeps its place until another thread gets its id.
-    pub(super) fn leave(&mut self, tid: Tid, times: Times, time: MonotonicNs) {
-        if let Some(place) = self.living.get(&tid)
-            && let Some(person) = self.everyone.get_mut(place.own)
-        {
-            person.ended = Some((times, time));
-            // Its state is no evidence any more: an id that nobody has would look like the one
-            // that is left over for the first thread.
-            let gone = person.pthread_id;
-            self.states.retain(|facts| Some(facts.pthread_id) != gone);
-        }
-        // Its pthread id goes to another thread soon, and with it what that one is called.
-        self.nameless.retain(|nameless| nameless.tid != tid);
-        self.facts.retain(|facts| facts.tid != tid);
-        self.registry.forget(tid);
-    }
-
-    /// A thread has left its CPU for the last time. One that no tick met is counted with its like.
-    pub(super) fn gone(&mut self, tid: Tid, on_cpu: DurationNs) {
-        self.births.remove(&tid);
-        if !self.living.contains_key(&tid) {
-            self.unmet.threads += 1;
-            self.unmet.on_cpu_ns = self.unmet.on_cpu_ns.saturating_add(on_cpu.0);
-        }
-    }
-
-    /// The threads that ended and were never met.
-    pub(super) fn unmet(&self) -> Unsampled {
-        self.unmet
-    }
-
-    /// A new thread has this id since then: whoever had it before is somebody else. A look may have
-    /// met it before this is told.
-    pub(super) fn make_room(&mut self, tid: Tid, time: MonotonicNs) {
-        if let Some(place) = self.living.get(&tid)
-            && place.met >= time
-        {
-            if let Some(person) = self.everyone.get_mut(place.own) {
-                person.born = Some(time);
-            }
-            return;
-        }
-        self.births.insert(tid, time);
-        self.nameless.retain(|nameless| nameless.tid != tid);
-        self.living.remove(&tid);
-        self.facts.retain(|facts| facts.tid != tid);
-        self.registry.forget(tid);
     }
 
     /// Whether somebody waits to be identified.
@@ -325,7 +292,11 @@ impl People {
         };
         let memory = process.memory();
         for stranger in &strangers {
-            let Some(task) = process.task(stranger.tid) else {
+            // What has not run yet has nothing that is its own; and what has ended is no evidence.
+            if stranger.tls_base.0 == 0 || !self.claims_base(stranger) {
+                continue;
+            }
+            let Some(task) = process.task(stranger.tid, stranger.at) else {
                 continue;
             };
             // The same for every thread of the process, and kept: the first stack must not be
@@ -423,7 +394,7 @@ impl People {
             };
             let is_first = nameless.tid.0 == process.pid().0;
             if let Some(name) = names.get(&nameless.pthread_id)
-                && let Some(task) = process.task(nameless.tid)
+                && let Some(task) = process.task(nameless.tid, place.met)
                 && let Some(name) = name.of(task.inner, is_first)
             {
                 builder.rename(place.index, name, true);

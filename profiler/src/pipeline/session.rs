@@ -3,6 +3,7 @@
 //! It waits for nothing and sleeps never; `run` calls it when there is something to do. What is
 //! of one process is in `member`; here they come, go and get their events.
 
+mod lives;
 mod looks;
 mod member;
 mod off_cpu;
@@ -175,7 +176,7 @@ impl Session {
                 time,
             } if pid == parent => {
                 if let Some(member) = self.members.get_mut(&pid) {
-                    member.people.make_room(tid, time);
+                    member.make_room(tid, time);
                 }
             }
             Event::Fork {
@@ -338,7 +339,7 @@ impl Session {
         members.any(|member| member.search.is_young(now))
     }
 
-    /// Now and then: names of threads that had none yet.
+    /// Now and then, and at the end: names of threads that had none yet.
     pub(super) fn ask_again(&mut self) {
         for member in self.members.values_mut() {
             member.ask_again(&mut self.kit);

@@ -380,6 +380,13 @@ pub(super) fn unborn_stack(builder: &mut ProfileBuilder) -> StackId {
     builder.stack(&[id])
 }
 
+/// What stands for the frames of a thread of the kernel's own.
+pub(super) fn kernels_stack(builder: &mut ProfileBuilder) -> StackId {
+    let words = "[the kernel's own work for io_uring]";
+    let id = builder.frame(Frame::words(FrameKind::Unknown, words));
+    builder.stack(&[id])
+}
+
 /// Where the time goes that no tick and no look met.
 pub(super) fn between_looks(builder: &mut ProfileBuilder) -> StackId {
     let words = "[between two samples]";

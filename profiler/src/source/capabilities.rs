@@ -235,7 +235,11 @@ pub struct PidNamespace(pub u32);
 /// # Errors
 /// When `/proc` is not there, or is that of another namespace.
 pub fn own_pid_namespace() -> io::Result<Option<PidNamespace>> {
-    let shown = fs::read_link("/proc/self")?;
+    let shown = fs::read_link("/proc/self").map_err(|error| {
+        io::Error::other(format!(
+            "there is no /proc ({error}): mount one (`mount -t proc proc /proc`)"
+        ))
+    })?;
     if shown.to_str().and_then(|shown| shown.parse().ok()) != Some(std::process::id()) {
         return Err(io::Error::other(format!(
             "/proc is of another pid namespace, which has this process, {}, as {}: mount one of the own (`mount -t proc proc /proc`)",

@@ -340,6 +340,7 @@ mod tests {
                 state: TaskState::Other('W'),
                 cpu: DurationNs(10_000_000),
                 start_stack: Some(RemoteAddr(0x2800)),
+                is_kernels: false,
             }],
             facts: [("python".to_owned(), "3.12.1".to_owned())].into(),
         }

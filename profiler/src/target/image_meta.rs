@@ -191,6 +191,7 @@ impl Task {
             state: TaskState::of(self.state),
             cpu: DurationNs(self.cpu_ns),
             start_stack: self.start_stack.map(RemoteAddr),
+            is_kernels: false,
         }
     }
 }

@@ -102,7 +102,15 @@ pub struct TaskFacts {
     /// Where the process's first stack begins; the same for every thread of it. None where the
     /// kernel does not say.
     pub start_stack: Option<RemoteAddr>,
+    /// Whether it is one of the kernel's own, at work for the process (`io_uring`): it is among the
+    /// process's threads, never runs its code, and has the TLS base of the thread that it was made
+    /// for.
+    pub is_kernels: bool,
 }
+
+/// `PF_IO_WORKER`, since Linux 5.12; before, such threads were no process's.
+/// <https://github.com/torvalds/linux/blob/v6.12/include/linux/sched.h#L1682>
+const IO_WORKER: u32 = 0x10;
 
 /// Where a thread is that has entered the kernel, by `/proc/PID/task/TID/syscall`.
 ///
@@ -216,6 +224,7 @@ impl Process {
             cpu: DurationNs(ticks.saturating_mul(per_tick)),
             // The kernel shows 0 or 1 instead of an address to those who may not know it.
             start_stack: Some(RemoteAddr(stat.startstack)).filter(|addr| addr.0 > 1),
+            is_kernels: stat.flags & IO_WORKER != 0,
         })
     }
 

@@ -40,6 +40,29 @@ fn several_interpreters_with_a_gil_each_are_all_profiled() -> Result<()> {
             each.iter().all(|with| *with > 0) && (each[0] + each[1]) * 100 >= all * 95,
             "they have {each:?} of {all} samples"
         );
+        // Regression: a thread off the CPU had the frames of the interpreter it was in first.
+        let options = ["-m", "wall", "-r", "199", "-d", "1s", "--threads"];
+        let finished = Running::on(target.pid(), &options)?.finish()?.success()?;
+        for name in names {
+            let (mut inner, mut all) = (0, 0);
+            for stack in &finished.folded()?.stacks {
+                let is_its = stack.frames.first().is_some_and(|thread| {
+                    let called = thread.split_once(" (").map(|it| it.0);
+                    called == Some(name)
+                });
+                let is_in = |function: &str| {
+                    let mut frames = stack.frames.iter();
+                    frames.any(|frame| frame.starts_with(&format!("{function} (")))
+                };
+                all += if is_its { stack.count } else { 0 };
+                inner += if is_its && is_in(&format!("inner_{name}")) {
+                    stack.count
+                } else {
+                    0
+                };
+            }
+            ensure!(inner * 10 >= all * 9, "{name}: {inner} of {all} ns");
+        }
         Ok(())
     })
 }

@@ -25,6 +25,7 @@ impl People {
         self.facts.clear();
         self.states.clear();
         self.states_of.clear();
+        self.bases.clear();
         self.registry = Registry::new();
         self.start_stack = None;
         for place in self.living.values_mut() {

@@ -1,5 +1,7 @@
 //! Threads that come, go and come again under the same ids, as the events of a run tell of them.
 
+mod reuse;
+
 use std::collections::BTreeMap;
 
 use super::*;
@@ -38,6 +40,7 @@ impl Fake {
             state: TaskState::Running,
             cpu: DurationNs(0),
             start_stack: Some(RemoteAddr(FIRST_STACK + 0x3800)),
+            is_kernels: false,
         };
         self.tasks.insert(Tid(tid), task);
         self.words.insert(id.0, id.0);
@@ -85,7 +88,7 @@ impl Witness for Fake {
         Pid(PID)
     }
 
-    fn task(&self, tid: Tid) -> Option<TaskFacts> {
+    fn task(&self, tid: Tid, _: MonotonicNs) -> Option<TaskFacts> {
         self.tasks.get(&tid).cloned()
     }
 
@@ -183,7 +186,12 @@ impl Run {
     }
 
     fn meet(&mut self, tid: u32, id: PthreadId, sp: Option<RemoteAddr>) -> u32 {
-        let state = Some(ThreadStateAddr(id.0 + 1));
+        self.meet_at(tid, id, sp, BEFORE)
+    }
+
+    fn meet_at(&mut self, tid: u32, id: PthreadId, sp: Option<RemoteAddr>, at: MonotonicNs) -> u32 {
+        let state = Some(id).filter(|id| id.0 != 0);
+        let state = state.map(|id| ThreadStateAddr(id.0 + 1));
         let index = self.people.index(
             &self.process,
             &mut self.builder,
@@ -192,7 +200,9 @@ impl Run {
                 sp,
                 tls_base: id,
                 state,
-                at: BEFORE,
+                at,
+                is_counted: true,
+                opened: None,
             },
         );
         index.0
@@ -303,6 +313,15 @@ fn the_first_stack_stays_the_first_ones_when_others_come_later() {
     );
 }
 
+/// Regression: in a pid namespace such ticks were of a `thread 0` that lived as long as the run.
+#[test]
+fn ticks_of_threads_that_gave_their_id_back_are_of_threads_at_their_end() {
+    let mut run = Run::new();
+    run.tick(0, block(1));
+    assert_eq!(run.people.everyone()[0].tid, NO_ID);
+    assert_eq!(run.names(), ["threads at their end"]);
+}
+
 #[test]
 fn a_thread_without_a_tick_is_found_where_the_kernel_says_it_blocks() {
     let mut run = Run::new();
@@ -365,4 +384,25 @@ fn a_thread_that_replaced_the_program_is_the_first_from_then_on() {
     let ended: Vec<_> = run.people.everyone().iter().map(|p| p.ended).collect();
     assert_eq!(ended, [Some((ran(70), NOW)), Some((ran(90), NOW))]);
     assert_eq!(run.names()[1], format!("Python's {}", block(2)));
+}
+
+/// Regression: a worker of io_uring has the TLS base of the thread that it was made for, and was
+/// given that one's frames.
+#[test]
+fn a_thread_of_the_kernels_own_is_not_pythons() {
+    let mut run = Run::new();
+    run.process.begin(101, 5, block(1));
+    run.process.begin(102, 6, block(2));
+    let worker = run.process.tasks.get_mut(&Tid(102)).expect("it began");
+    worker.is_kernels = true;
+    run.tick(101, block(1));
+    run.tick(102, block(1));
+    run.tick(102, block(1));
+    run.look();
+    assert!(run.people.is_kernels(Tid(102)) && !run.people.is_kernels(Tid(101)));
+    assert_eq!(run.matched_by(0).first(), Some(&TlsBase));
+    assert_eq!(run.matched_by(1), []);
+    assert_eq!(run.people.everyone()[1].pthread_id, None);
+    assert_eq!(run.people.contradictions(), 0);
+    assert_eq!(run.names()[1], "kernel's 102");
 }

@@ -180,6 +180,17 @@ impl Watch {
             log::warn!("{}", no_gil_to_show(self.attached.process.pid()));
         }
         self.python = Some(python);
+        self.rename_all();
+    }
+
+    /// The program may be another one since its threads were met, and its threads are called so.
+    fn rename_all(&mut self) {
+        for person in self.people.values() {
+            if let Ok(task) = self.attached.process.task(person.tid()) {
+                let is_known = person.known.is_some();
+                self.builder.rename(person.index, &task.name, is_known);
+            }
+        }
     }
 
     /// What a thread has to do with the GIL: `otherwise`, but where there is none.

@@ -1,8 +1,9 @@
 //! One thread of the profile, seen from outside.
 
-use super::shares::{Found, Handed, Reading, Shares};
+use super::shares::{Found, Handed, Reading, Shares, Weights};
 use crate::{
     aggregate::ThreadIndex,
+    pipeline::absence::Debts,
     sample::{Activity, FramesFrom, Gc, Gil, Handling},
     stack::StackId,
     target::{Counts, Watched},
@@ -18,7 +19,7 @@ pub(super) struct Known {
 }
 
 /// What the last look at a thread found.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Met {
     pub(super) found: Found,
     pub(super) stack: StackId,
@@ -34,12 +35,29 @@ pub(super) struct Met {
     pub(super) again_ns: u64,
 }
 
+impl Met {
+    /// What it has in common with other looks that found the same.
+    pub(super) const fn kind(&self) -> Self {
+        Self {
+            found: Found::Blocked,
+            generation: Generation(0),
+            again: 0,
+            again_ns: 0,
+            ..*self
+        }
+    }
+}
+
+/// What looks are owed, on a CPU, waiting for one, blocked.
+pub(super) type Owed = [Debts<Met>; 3];
+
 /// A living thread.
 #[derive(Debug)]
 pub(super) struct Person {
     pub(super) watched: Watched,
     pub(super) index: ThreadIndex,
     pub(super) shares: Shares,
+    pub(super) owed: Owed,
     /// As of the last look.
     pub(super) counts: Counts,
     pub(super) met: Option<Met>,
@@ -69,7 +87,41 @@ impl Person {
         if let Some(met) = &mut self.met {
             met.again_ns -= self.shares.take_back(met.again_ns);
         }
+        self.note_debt(&handed);
         handed
+    }
+
+    /// What the look before did not get of what it stands for is owed to it.
+    pub(super) fn note_debt(&mut self, handed: &Handed) {
+        let Some(met) = self.met else { return };
+        let (due, got) = (&handed.stood_for, &handed.got);
+        let kinds = [
+            (due.on_cpu, got.on_cpu),
+            (due.runnable, got.runnable),
+            (due.blocked, got.blocked),
+        ];
+        for (debts, (due, got)) in self.owed.iter_mut().zip(kinds) {
+            debts.note(met.kind(), due, got);
+        }
+    }
+
+    /// What no look got, handed out to those that it is owed to; what nobody is owed is left.
+    pub(super) fn pay(&self, left: Weights) -> (Vec<(Met, Weights)>, Weights) {
+        let Weights {
+            on_cpu,
+            runnable,
+            blocked,
+        } = left;
+        type Part = fn(u64) -> Weights;
+        let kinds: [Part; 3] = [Weights::on_cpu, Weights::runnable, Weights::blocked];
+        let (mut paid, mut rest) = (Vec::new(), Weights::default());
+        for ((debts, part), left) in self.owed.iter().zip(kinds).zip([on_cpu, runnable, blocked]) {
+            debts.pay(left, |met, weight| paid.push((met, part(weight))));
+            if debts.is_empty() {
+                rest = rest.plus(part(left));
+            }
+        }
+        (paid, rest)
     }
 
     pub(super) fn tid(&self) -> Tid {

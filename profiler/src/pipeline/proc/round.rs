@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::{
     Fresh, Watch,
     close::Account,
-    person::{Met, Person},
+    person::{Met, Owed, Person},
     shares::{Found, Handed, Reading, Shares, Weights},
 };
 use crate::{
@@ -117,6 +117,7 @@ impl Watch {
             watched,
             index,
             shares: Shares::new(began),
+            owed: Owed::default(),
             counts: if before { counts } else { Counts::default() },
             met: None,
             stale: false,
@@ -135,6 +136,10 @@ impl Watch {
     pub(super) fn farewell(&mut self, mut person: Person) {
         self.count_again(&mut person);
         let rest = person.shares.rest();
+        let (paid, rest) = person.pay(rest);
+        for (met, weights) in paid {
+            self.count_before(person.index, person.tid(), &met, weights, self.last);
+        }
         self.count_rest(person.index, person.tid(), rest, self.last);
         self.keep_account(&person);
     }
@@ -213,9 +218,12 @@ impl Watch {
             && !person.stale
         {
             // It has slept on.
-            let Handed { now: weights, .. } = person.shares.hand_out(now, Some(Found::Blocked));
+            let handed = person.shares.hand_out(now, Some(Found::Blocked));
             met.again += 1;
-            met.again_ns = met.again_ns.saturating_add(weights.blocked);
+            met.again_ns = met.again_ns.saturating_add(handed.now.blocked);
+            if handed.stood_for.blocked > handed.got.blocked {
+                person.note_debt(&handed);
+            }
             return Some(());
         }
         let standing = person.watched.standing(process, &counts).ok()?;
@@ -225,7 +233,9 @@ impl Watch {
             Standing::Runnable => Found::Runnable,
             Standing::Blocked(_) => Found::Blocked,
         };
-        let Handed { before, now: mine } = person.hand_out(now, Some(found));
+        let Handed {
+            before, now: mine, ..
+        } = person.hand_out(now, Some(found));
         self.count_again(person);
         if let Some(met) = person.met {
             self.count_before(person.index, person.tid(), &met, before, now.at);
@@ -235,6 +245,8 @@ impl Watch {
         let wanted = self.settings.mode.looks_off_cpu() || mine.on_cpu > 0 || found == Found::OnCpu;
         if !wanted {
             person.met = Some(asleep());
+            // There is no stack that what it does from now on could belong to.
+            person.shares.found_nothing();
             return Some(());
         }
         let Some((met, chain)) = self.look(person, counts, standing) else {

@@ -2,17 +2,18 @@
 //!
 //! The scheduler counts that time exactly; a look, one each period, tells what the thread was
 //! doing at one instant. Time of a kind belongs to the look at its end if that found this kind,
-//! else to the look before it, else it waits in a pool for the next look that does. A look that
-//! finds a thread in what it does seldom stands for the moments that no look met, and takes from
-//! the pool; one that finds it in what it does all the time stands for itself. What passed unseen
-//! before a thread is found waiting for a CPU is neither until it has got one, and the scheduler
-//! has counted how long that took. So the weights of a thread sum to what the scheduler counted,
-//! and neither long nor short stretches gain.
+//! else to the look before it, else it waits in a pool. A look stands for all the time since the
+//! one before, of the kind that it found: what of that it did not get is owed to it, and paid at
+//! the end out of the pool (`Debts`). One that finds a thread in what it does all the time is owed
+//! nothing; the more seldom it does that, the more. What passed unseen before a thread is found
+//! waiting for a CPU is neither until it has got one, and the scheduler has counted how long that
+//! took. So the weights of a thread sum to what the scheduler counted, and neither long nor short
+//! stretches gain.
 
 use crate::words::{DurationNs, MonotonicNs};
 
 /// What a look found a thread to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Found {
     OnCpu,
     Runnable,
@@ -41,6 +42,37 @@ pub(super) struct Weights {
     pub(super) blocked: u64,
 }
 
+impl Weights {
+    pub(super) fn on_cpu(on_cpu: u64) -> Self {
+        Self {
+            on_cpu,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn runnable(runnable: u64) -> Self {
+        Self {
+            runnable,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn blocked(blocked: u64) -> Self {
+        Self {
+            blocked,
+            ..Self::default()
+        }
+    }
+
+    pub(super) const fn plus(self, other: Self) -> Self {
+        Self {
+            on_cpu: self.on_cpu.saturating_add(other.on_cpu),
+            runnable: self.runnable.saturating_add(other.runnable),
+            blocked: self.blocked.saturating_add(other.blocked),
+        }
+    }
+}
+
 /// The time since the last look, to whom it belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Handed {
@@ -48,6 +80,9 @@ pub(super) struct Handed {
     pub(super) before: Weights,
     /// To what this one found.
     pub(super) now: Weights,
+    /// What the look before stood for and what it got, now that this is known.
+    pub(super) stood_for: Weights,
+    pub(super) got: Weights,
 }
 
 /// The same numbers of which some may run ahead of others, and are then below zero.
@@ -71,6 +106,9 @@ pub(super) struct Shares {
     known: Signed,
     /// What of it was not handed out.
     pool: Signed,
+    /// What the last look stands for, and what it got up to now.
+    stands_for: Weights,
+    got: Weights,
 }
 
 impl Shares {
@@ -83,6 +121,8 @@ impl Shares {
             waits_since: None,
             known: Signed::default(),
             pool: Signed::default(),
+            stands_for: Weights::default(),
+            got: Weights::default(),
         }
     }
 
@@ -95,27 +135,37 @@ impl Shares {
         self.found = found;
 
         let mut handed = Handed::default();
+        let mut stands_for = Weights::default();
         let ran = fresh.on_cpu > 0;
         // Whom we found waiting for a CPU stands where it left off when it ran.
         let now_ran = found == Some(Found::OnCpu) || (found == Some(Found::Runnable) && ran);
         if now_ran {
-            handed.now.on_cpu = take_share(&mut self.pool.on_cpu, fresh.on_cpu, wall);
+            handed.now.on_cpu = take(&mut self.pool.on_cpu, fresh.on_cpu);
         } else if before.is_some_and(Found::could_run) {
             handed.before.on_cpu = take(&mut self.pool.on_cpu, fresh.on_cpu);
         }
         if found == Some(Found::Blocked) {
-            handed.now.blocked = take_share(&mut self.pool.blocked, fresh.blocked, wall);
+            handed.now.blocked = take(&mut self.pool.blocked, fresh.blocked);
         } else if before == Some(Found::Blocked) {
             handed.before.blocked = take(&mut self.pool.blocked, fresh.blocked);
         }
         if found == Some(Found::Runnable) {
-            handed.now.runnable = take_share(&mut self.pool.runnable, fresh.runnable, wall);
+            handed.now.runnable = take(&mut self.pool.runnable, fresh.runnable);
         } else if before == Some(Found::Runnable) {
             handed.before.runnable = take(&mut self.pool.runnable, fresh.runnable);
         } else if found == Some(Found::OnCpu) && before == found {
             // It lost its CPU meanwhile, as likely here as anywhere.
             handed.now.runnable = take(&mut self.pool.runnable, fresh.runnable);
         }
+        match found {
+            Some(Found::OnCpu) => stands_for.on_cpu = wall,
+            Some(Found::Runnable) => stands_for.runnable = wall,
+            Some(Found::Blocked) => stands_for.blocked = wall,
+            None => {}
+        }
+        handed.stood_for = std::mem::replace(&mut self.stands_for, stands_for);
+        let got = std::mem::replace(&mut self.got, handed.now);
+        handed.got = got.plus(handed.before);
         handed
     }
 
@@ -154,6 +204,12 @@ impl Shares {
         self.pool.runnable = self.pool.runnable.saturating_add(fresh.runnable);
         self.pool.blocked = self.pool.blocked.saturating_add(fresh.blocked);
         fresh
+    }
+
+    /// The last look saw nothing of the thread but its counts: what follows is not its.
+    pub(super) fn found_nothing(&mut self) {
+        self.found = None;
+        self.stands_for = Weights::default();
     }
 
     /// Of what was handed out as blocked, what was not: who is woken and waits for a CPU seems to
@@ -206,16 +262,6 @@ fn take(pool: &mut i64, wanted: i64) -> u64 {
     let taken = wanted.min(*pool).max(0);
     *pool -= taken;
     taken.unsigned_abs()
-}
-
-/// What a look takes that found this kind of time: all that its interval had of it and, the less
-/// that was, the more of what is left from before.
-fn take_share(pool: &mut i64, fresh: i64, wall: u64) -> u64 {
-    let fresh = fresh.max(0);
-    let chance = (fresh as f64 / wall.max(1) as f64).min(1.0);
-    let rest = pool.saturating_sub(fresh).max(0);
-    let wanted = (1.0 - chance).powi(2) * rest as f64;
-    take(pool, fresh.saturating_add(wanted as i64))
 }
 
 #[cfg(test)]

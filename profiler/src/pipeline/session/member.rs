@@ -26,11 +26,11 @@ use crate::{
         settings::Walk,
         stacks::{self, ChainId},
     },
-    sample::{FramesFrom, Gc, Gil, Sample},
+    sample::{FramesFrom, Gc, Gil, Handling, Sample},
     stack::StackId,
     target::Memory,
     tasks::Task,
-    wire::{ExitStatus, Tick, Times},
+    wire::{ExitStatus, Tick},
     words::{CodeAddr, DurationNs, MonotonicNs, Pid, PthreadId, ThreadStateAddr, Tid},
 };
 
@@ -209,27 +209,6 @@ impl Member {
         self.tasks.forget_python();
     }
 
-    /// A thread begins to end or (`last`) has ended.
-    pub(super) fn exit(
-        &mut self,
-        kit: &mut Kit,
-        tid: Tid,
-        times: Times,
-        time: MonotonicNs,
-        last: bool,
-    ) {
-        if last && self.people.is_of_former(tid) {
-            return;
-        }
-        // Its samples are older than its end, so they are in the batch already.
-        self.identify(kit);
-        self.people.leave(tid, times, time);
-        if last {
-            self.gone_off_cpu(kit, tid, times, time);
-            self.people.gone(tid, times.on_cpu);
-        }
-    }
-
     /// The last of its threads begins to end, and the process with this.
     pub(super) fn ends_with(&mut self, status: ExitStatus, time: MonotonicNs) {
         self.ended_by.get_or_insert(status);
@@ -265,6 +244,11 @@ impl Member {
         kit.received.ticks += u64::from(tick.periods);
         kit.received.first.get_or_insert(tick.time);
         self.ticks += u64::from(tick.periods);
+        // A look may have met the next thread with this id before this tick was told.
+        let is_former = self.people.is_younger(tick.tid, tick.time);
+        if is_former {
+            self.people.swap_former(tick.tid);
+        }
         let state = tick.thread_state.map(|(state, _)| state);
         let thread = self.people.index(
             &self.hold,
@@ -275,6 +259,8 @@ impl Member {
                 tls_base: tick.tls_base,
                 state,
                 at: tick.time,
+                is_counted: tick.on_cpu.is_some(),
+                opened: None,
             },
         );
         let weight = {
@@ -286,10 +272,22 @@ impl Member {
             let gils = self.python.iter().flat_map(|python| &python.gils);
             gils.into_iter().any(|gil| gil.contains(futex))
         };
-        let sample = sampler::sample(tick, weight, lock, in_gil);
-        let ran = self.ran(kit, tick);
-        let named = ran.as_ref().and_then(|ran| ran.named.clone());
-        let (frames, from) = self.frames(kit, tick, state, sample.gc == Gc::Collecting, ran);
+        let mut sample = sampler::sample(tick, weight, lock, in_gil);
+        let mut named = None;
+        let (frames, from) = if self.people.is_kernels(tick.tid) {
+            // What the tick says of Python is of the thread that this one was made for.
+            sample.gil = self.gil_or(Gil::Neither);
+            (sample.gc, sample.handling) = (Gc::Idle, Handling::Unknown);
+            let stack = stacks::kernels_stack(&mut kit.builder);
+            (Frames::Ready(stack), FramesFrom::None)
+        } else {
+            let ran = self.ran(kit, tick);
+            named = ran.as_ref().and_then(|ran| ran.named.clone());
+            self.frames(kit, tick, state, sample.gc == Gc::Collecting, ran)
+        };
+        if is_former {
+            self.people.swap_former(tick.tid);
+        }
         self.pending.push(Pending {
             thread,
             frames,
@@ -476,6 +474,8 @@ impl Member {
                     tls_base,
                     state: state.map(|(_, state)| *state),
                     at: MonotonicNs(account.since),
+                    is_counted: true,
+                    opened: None,
                 },
             );
         }

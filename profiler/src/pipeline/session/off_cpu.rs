@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use super::{Kit, member::Member, plans::Python};
 use crate::{
     aggregate::{Place, ThreadIndex},
+    cpython::current_state,
     pipeline::{
         absence::{Absence, Debts, Meeting},
         people::{self, Stranger},
@@ -29,6 +30,9 @@ use crate::{
 
 /// The list of thread states is read again no sooner than this.
 const STATES_PAUSE: DurationNs = DurationNs(50_000_000);
+
+/// What the ring tells comes no later than this, or was lost.
+const TOLD_WITHIN: DurationNs = DurationNs(1_000_000_000);
 
 /// What a look found, until it is known how long that lasted.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +86,8 @@ impl Sleeper {
 #[derive(Clone, Debug, Default)]
 pub(super) struct OffCpu {
     sleepers: FxHashMap<Tid, Sleeper>,
+    /// Of threads whose id is another's already.
+    former: FxHashMap<Tid, Sleeper>,
     /// Thread states that the kernel did not find, by the thread.
     states: FxHashMap<PthreadId, ThreadStateAddr>,
     states_again: MonotonicNs,
@@ -105,6 +111,20 @@ impl OffCpu {
                 met.stack = stack(chain);
             }
         }
+    }
+
+    /// The id of a thread is another's; its own last switch may still be told.
+    pub(super) fn part_with(&mut self, tid: Tid) {
+        self.former.remove(&tid);
+        let sleeper = self.sleepers.remove(&tid);
+        self.former.extend(sleeper.map(|sleeper| (tid, sleeper)));
+    }
+
+    /// Who had this id before, and who has it, change places.
+    pub(super) fn swap_former(&mut self, tid: Tid) {
+        let (now, former) = (self.sleepers.remove(&tid), self.former.remove(&tid));
+        self.sleepers.extend(former.map(|sleeper| (tid, sleeper)));
+        self.former.extend(now.map(|sleeper| (tid, sleeper)));
     }
 
     /// Whether no stack waits to be compared.
@@ -141,6 +161,14 @@ impl Member {
         due: MonotonicNs,
     ) -> Option<Account> {
         let tid = Tid(account.tid);
+        let opened = opened(&account);
+        if self.people.is_anothers(tid, opened) {
+            if due.0.saturating_sub(opened.0) < TOLD_WITHIN.0 {
+                // Its id is another thread's until that one's end and its birth are told.
+                return None;
+            }
+            self.make_room(tid, opened);
+        }
         self.settle(kit, tid, &account, None);
         let dealt_with = Generation(account.generation);
         if account.generation & 1 != 0 {
@@ -148,6 +176,9 @@ impl Member {
             return None;
         }
         self.open(kit);
+        if !self.off.sleepers.contains_key(&tid) {
+            self.sleeper(kit, &account);
+        }
         let Some((met, chain)) = self.look(kit, accounts, slot, &account, due) else {
             return Some(account);
         };
@@ -166,20 +197,19 @@ impl Member {
 
     fn sleeper(&mut self, kit: &mut Kit, account: &Account) -> &mut Sleeper {
         let tid = Tid(account.tid);
-        if !self.off.sleepers.contains_key(&tid) {
-            let tls_base = PthreadId(account.tls_base);
-            let state = self.state_of(account);
-            let thread = self.people.index(
-                &self.hold,
-                &mut kit.builder,
-                Stranger {
-                    tid,
-                    sp: None,
-                    tls_base,
-                    state,
-                    at: MonotonicNs(account.since),
-                },
-            );
+        let stranger = Stranger {
+            tid,
+            sp: None,
+            tls_base: PthreadId(account.tls_base),
+            state: self.state_of(account),
+            at: MonotonicNs(account.since),
+            is_counted: true,
+            opened: Some(opened(account)),
+        };
+        if self.off.sleepers.contains_key(&tid) {
+            self.people.meet_again(stranger);
+        } else {
+            let thread = self.people.index(&self.hold, &mut kit.builder, stranger);
             self.off.sleepers.insert(tid, Sleeper::new(thread));
         }
         let nobody = || Sleeper::new(ThreadIndex(u32::MAX));
@@ -188,6 +218,9 @@ impl Member {
 
     /// A thread's state: as the kernel found it, else from the list of all.
     fn state_of(&self, account: &Account) -> Option<ThreadStateAddr> {
+        if self.people.is_kernels(Tid(account.tid)) {
+            return None;
+        }
         if account.thread_state != 0 {
             return Some(ThreadStateAddr(account.thread_state));
         }
@@ -244,6 +277,10 @@ impl Member {
             ..
         }) = &self.python
         {
+            // What the account has is the state it had first, if it is there still.
+            let state = current_state(runtime, plan, memory, id)
+                .filter(|_| state.is_some())
+                .or(state);
             let facts = state.and_then(|state| runtime.state_now(memory, state).ok());
             if let (Some(facts), Some(state)) =
                 (facts.filter(|facts| facts.pthread_id == id), state)
@@ -280,7 +317,9 @@ impl Member {
         }
         let Some(chain) = chain else {
             let ip = RemoteAddr(account.off_ip);
-            met.stack = if ip == RemoteAddr(0) && account.on_cpu_ns == 0 {
+            met.stack = if self.people.is_kernels(Tid(account.tid)) {
+                stacks::kernels_stack(&mut kit.builder)
+            } else if ip == RemoteAddr(0) && account.on_cpu_ns == 0 {
                 stacks::unborn_stack(&mut kit.builder)
             } else {
                 stacks::native_stack(&mut kit.builder, &mut kit.symbols, self.pid, ip)
@@ -334,6 +373,15 @@ impl Member {
         };
         self.meet(kit, account, met);
     }
+}
+
+/// When the account was opened: it has all of the time since then.
+const fn opened(account: &Account) -> MonotonicNs {
+    let counted = account
+        .on_cpu_ns
+        .saturating_add(account.runnable_ns)
+        .saturating_add(account.blocked_ns);
+    MonotonicNs(account.since.saturating_sub(counted))
 }
 
 /// How a look that was due at that time came upon a thread.

@@ -291,6 +291,8 @@ impl Member {
                 tls_base: PthreadId(account.tls_base),
                 state: Some(*state),
                 at: MonotonicNs(account.since),
+                is_counted: true,
+                opened: None,
             },
         )
     }

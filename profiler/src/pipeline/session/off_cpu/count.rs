@@ -2,7 +2,7 @@
 
 use profiler_common::account::Account;
 
-use super::{Kind, Sleeper};
+use super::{Kind, Sleeper, opened};
 use crate::{
     aggregate::Place,
     pipeline::{
@@ -143,6 +143,11 @@ impl Member {
         now: MonotonicNs,
     ) {
         let tid = Tid(account.tid);
+        let opened = opened(account);
+        // It ended while the run did, and its id is another thread's already.
+        if self.people.is_anothers(tid, opened) || self.people.is_younger(tid, opened) {
+            return;
+        }
         self.sleeper(kit, account);
         self.settle(kit, tid, account, Some(now));
         let on_cpu = books::times_until(account, now).on_cpu;
