@@ -246,6 +246,14 @@ impl Stacks {
         self.resolver.frames(memory, chain)
     }
 
+    /// The frames of a coroutine and of what it awaits, leaf first.
+    pub(super) fn coroutines(&mut self, memory: &dyn Memory, frames: &[RawFrame]) -> Vec<PyFrame> {
+        let named = frames.iter();
+        named
+            .map(|raw| self.resolver.coroutine(memory, *raw))
+            .collect()
+    }
+
     /// The stack of a chain.
     pub(super) fn stack(&self, id: ChainId) -> StackId {
         self.known[id.0 as usize].stack

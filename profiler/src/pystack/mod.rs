@@ -11,6 +11,8 @@ mod part;
 
 use std::sync::Arc;
 
+use profiler_common::walk::RawFrame;
+
 pub use cache::{Changed, CodeCache};
 pub use chain::{Chain, ChainEnd, GeneratorFrame, Walker, one_frame};
 pub use code::{Code, Position};
@@ -110,6 +112,20 @@ impl Resolver {
             frames.push(PyFrame::Broken { end: chain.end });
         }
         frames
+    }
+
+    /// The frame of a coroutine by itself; one that has not begun is at its first line.
+    pub fn coroutine(&mut self, memory: &dyn Memory, raw: RawFrame) -> PyFrame {
+        let code = CodeAddr(raw.code);
+        match self.cache.look_up(memory, code, Instr(raw.instr)) {
+            Ok((code, Position::Line(line))) => PyFrame::Known { code, line },
+            Ok((code, Position::Incomplete)) => PyFrame::Known {
+                line: Some(code.first_line),
+                code,
+            },
+            Ok((_, Position::Elsewhere)) => PyFrame::Stale { code },
+            Err(why) => PyFrame::Unreadable { code, why },
+        }
     }
 
     fn frame(&mut self, memory: &dyn Memory, code: CodeAddr, instr: Instr) -> Option<PyFrame> {

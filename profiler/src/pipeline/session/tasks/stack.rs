@@ -15,7 +15,7 @@ use crate::{
         settings::Tasks,
         stacks,
     },
-    pystack::{Chain, ChainEnd, PyFrame},
+    pystack::{Chain, PyFrame},
     stack::{Frame, StackId},
     target::Memory,
     tasks::{Task, TaskName, TaskStatus},
@@ -102,15 +102,10 @@ pub(super) fn frames_of(
     on_thread: Option<&Chain>,
     changed: &[CodeAddr],
 ) -> Vec<Frame> {
-    let own;
-    let chain = match on_thread {
-        Some(chain) => chain,
-        None => {
-            own = chain_of(task);
-            &own
-        }
+    let frames = match on_thread {
+        Some(chain) => python.stacks.name(memory, chain),
+        None => python.stacks.coroutines(memory, &task.frames),
     };
-    let frames = python.stacks.name(memory, chain);
     let label = label(task, frames.last());
     let mut named: Vec<Frame> = frames
         .iter()
@@ -142,14 +137,6 @@ fn label(task: &Task, coroutine: Option<&PyFrame>) -> String {
     match coroutine {
         Some(PyFrame::Known { code, .. }) => code.name.to_string(),
         _ => String::from("unknown"),
-    }
-}
-
-fn chain_of(task: &Task) -> Chain {
-    Chain {
-        cut_at: task.frames.len(),
-        frames: task.frames.clone(),
-        ..Chain::empty(ChainEnd::Complete)
     }
 }
 
