@@ -9,7 +9,9 @@
 mod awaiters;
 mod chain;
 mod kinds;
+mod known;
 mod loops;
+mod pages;
 mod places;
 mod reader;
 mod sheet;

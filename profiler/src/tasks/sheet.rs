@@ -2,18 +2,15 @@
 //! was read of them for one task.
 //!
 //! Tasks and coroutines lie side by side by the thousand, so a few calls of the kernel's bring all
-//! of them. The note is what tells later that nothing of the task has changed.
+//! of them. The note is what tells later that nothing of the task has changed: where its pages have
+//! not, nothing has, and else its bytes are compared.
 
 use std::cell::{Cell, RefCell};
 
-use rustc_hash::FxHashMap;
-
-use crate::target::{Memory, Piece, ReadError, ReadErrorKind};
+use super::pages::{Found, Hint, PAGE, Pages};
+use crate::target::{Memory, ReadError, ReadErrorKind};
 use crate::words::RemoteAddr;
 
-const PAGE: u64 = 4096;
-/// Most pages that are kept at once (64 MiB).
-const MAX_PAGES: usize = 1 << 14;
 /// Most bytes that are read for one task; one of C takes a few hundred.
 const MAX_OF_TASK: u64 = 1 << 20;
 /// Most bytes that are read for all tasks of a snapshot.
@@ -22,65 +19,104 @@ const MAX_OF_ALL: u64 = 4 << 30;
 const MAX_NOTE: usize = 16 << 10;
 /// Longer reads are of tables, which nobody reads twice.
 const MAX_HELD: usize = 4 * PAGE as usize;
-/// Most pages in one piece.
-const MAX_RUN: u64 = 64;
 
-/// What was read for one task: where, and what stood there.
-#[derive(Clone, Debug, Default)]
+/// A place within one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    addr: RemoteAddr,
+    len: u32,
+    hint: Hint,
+}
+
+/// What was read for one task: where, and what stood there with that snapshot.
+#[derive(Debug)]
 pub(super) struct Note {
-    places: Vec<(RemoteAddr, u32)>,
-    bytes: Vec<u8>,
-    /// Something could not be read, which may be otherwise the next time.
-    failed: bool,
+    places: Box<[Place]>,
+    bytes: Box<[u8]>,
+    snapshot: u64,
 }
 
 impl Note {
     /// Where it looked.
-    pub(super) fn places(&self) -> &[(RemoteAddr, u32)] {
-        &self.places
-    }
-
-    /// The same with what lies side by side as one place: the fields of an object are read one
-    /// after the other.
-    fn merged(&self) -> Self {
-        let mut starts = Vec::with_capacity(self.places.len());
-        let mut start = 0;
-        for (addr, len) in &self.places {
-            starts.push((addr.0, *len, start));
-            start += *len as usize;
-        }
-        starts.sort_unstable();
-        let mut merged = Self::default();
-        for (addr, len, start) in starts {
-            let end = merged.places.last();
-            let end = end.map(|(at, len)| at.0.saturating_add(u64::from(*len)));
-            // How much of it is there already.
-            let known = match end {
-                Some(end) if end >= addr => (end - addr).min(len.into()) as u32,
-                _ => {
-                    merged.places.push((RemoteAddr(addr), 0));
-                    0
-                }
-            };
-            let new = self.bytes.get(start + known as usize..start + len as usize);
-            merged.bytes.extend_from_slice(new.unwrap_or_default());
-            if let Some((_, whole)) = merged.places.last_mut() {
-                *whole += len - known;
-            }
-        }
-        merged.bytes.shrink_to_fit();
-        merged.places.shrink_to_fit();
-        merged
+    pub(super) fn places(&self) -> impl Iterator<Item = (RemoteAddr, u32)> {
+        self.places.iter().map(|place| (place.addr, place.len))
     }
 }
 
-type Page = Option<Box<[u8]>>;
+/// A note that is being written.
+#[derive(Debug, Default)]
+struct Draft {
+    /// Each with where its bytes begin.
+    reads: Vec<(u64, u32, u32)>,
+    bytes: Vec<u8>,
+    /// Something could not be read, which may be otherwise the next time.
+    failed: bool,
+    merged_places: Vec<Place>,
+    merged_bytes: Vec<u8>,
+}
 
-/// The sheet. What it holds is of one moment; it lives for one snapshot.
+impl Draft {
+    fn clear(&mut self) {
+        self.reads.clear();
+        self.bytes.clear();
+        self.failed = false;
+    }
+
+    fn push(&mut self, addr: RemoteAddr, bytes: &[u8]) {
+        if self.bytes.len() + bytes.len() > MAX_NOTE {
+            self.failed = true;
+            return;
+        }
+        let start = self.bytes.len() as u32;
+        self.reads.push((addr.0, bytes.len() as u32, start));
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The same with what lies side by side in a page as one place: the fields of an object are
+    /// read one after the other.
+    fn merged(&mut self, snapshot: u64) -> Note {
+        self.reads.sort_unstable();
+        self.merged_places.clear();
+        self.merged_bytes.clear();
+        let mut end = 0;
+        for (addr, len, start) in &self.reads {
+            // How much of it is there already.
+            let known = end.max(*addr).min(addr.saturating_add(u64::from(*len))) - addr;
+            let bytes = *start as usize + known as usize..(start + len) as usize;
+            let mut bytes = self.bytes.get(bytes).unwrap_or_default();
+            let mut at = addr.saturating_add(known);
+            while !bytes.is_empty() {
+                let in_page = (PAGE - at % PAGE) as usize;
+                let (part, behind) = bytes.split_at(in_page.min(bytes.len()));
+                match self.merged_places.last_mut() {
+                    Some(last) if end == at && !at.is_multiple_of(PAGE) => {
+                        last.len += part.len() as u32;
+                    }
+                    _ => self.merged_places.push(Place {
+                        addr: RemoteAddr(at),
+                        len: part.len() as u32,
+                        hint: Hint::default(),
+                    }),
+                }
+                self.merged_bytes.extend_from_slice(part);
+                bytes = behind;
+                at = at.saturating_add(part.len() as u64);
+                end = at;
+            }
+        }
+        Note {
+            places: self.merged_places.as_slice().into(),
+            bytes: self.merged_bytes.as_slice().into(),
+            snapshot,
+        }
+    }
+}
+
+/// The sheet. What is read through it is of one moment; it lives for one snapshot.
 pub(super) struct Sheet<'a> {
     memory: &'a dyn Memory,
-    pages: RefCell<FxHashMap<u64, Page>>,
-    note: RefCell<Note>,
+    pages: RefCell<Pages>,
+    draft: RefCell<Draft>,
     notes: Cell<bool>,
     left_of_task: Cell<u64>,
     left_of_all: Cell<u64>,
@@ -88,19 +124,32 @@ pub(super) struct Sheet<'a> {
 
 impl<'a> Sheet<'a> {
     pub(super) fn new(memory: &'a dyn Memory) -> Self {
+        Self::over(memory, Pages::default())
+    }
+
+    /// With pages that were kept of the snapshot before.
+    pub(super) fn over(memory: &'a dyn Memory, mut pages: Pages) -> Self {
+        pages.begin();
         Self {
             memory,
-            pages: RefCell::default(),
-            note: RefCell::default(),
+            pages: RefCell::new(pages),
+            draft: RefCell::default(),
             notes: Cell::new(false),
             left_of_task: Cell::new(MAX_OF_TASK),
             left_of_all: Cell::new(MAX_OF_ALL),
         }
     }
 
+    /// The pages to keep for the next snapshot.
+    pub(super) fn end(self) -> Pages {
+        let mut pages = self.pages.into_inner();
+        pages.end();
+        pages
+    }
+
     /// From here on all that is read belongs to one task.
     pub(super) fn begin_note(&self) {
-        self.note.take();
+        self.draft.borrow_mut().clear();
         self.notes.set(true);
         self.left_of_task.set(MAX_OF_TASK);
     }
@@ -108,8 +157,8 @@ impl<'a> Sheet<'a> {
     /// What was read since; none if not all of it could be read.
     pub(super) fn end_note(&self) -> Option<Note> {
         self.notes.set(false);
-        let note = self.note.take();
-        (!note.failed).then(|| note.merged())
+        let mut draft = self.draft.borrow_mut();
+        (!draft.failed).then(|| draft.merged(self.pages.borrow().now()))
     }
 
     /// Takes from what may be read; the target says how long its lists are.
@@ -127,115 +176,66 @@ impl<'a> Sheet<'a> {
     }
 
     /// Whether everything still stands where it stood.
-    pub(super) fn agrees(&self, note: &Note) -> bool {
-        let mut rest = &*note.bytes;
-        note.places.iter().all(|(addr, len)| {
-            let Some((was, behind)) = rest.split_at_checked(*len as usize) else {
-                return false;
+    pub(super) fn agrees(&self, note: &mut Note) -> bool {
+        let mut pages = self.pages.borrow_mut();
+        let mut start = 0;
+        for place in &mut note.places {
+            let end = start + place.len as usize;
+            let was = start..end;
+            start = end;
+            let page = place.addr.0 / PAGE;
+            let stands = match pages.since(self.memory, page, note.snapshot, &mut place.hint) {
+                Found::Same => true,
+                Found::Bytes(bytes) => {
+                    let from = (place.addr.0 % PAGE) as usize;
+                    let now = bytes.get(from..from + was.len());
+                    now.is_some() && now == note.bytes.get(was)
+                }
+                // A recorded image need not hold whole pages.
+                Found::Hole => {
+                    let mut now = vec![0; was.len()];
+                    let read = self.memory.read(place.addr, &mut now);
+                    read.is_ok() && note.bytes.get(was) == Some(&*now)
+                }
             };
-            rest = behind;
-            self.stands(*addr, was).unwrap_or_else(|| {
-                let mut now = vec![0; was.len()];
-                self.read(*addr, &mut now).is_ok() && now == was
-            })
-        })
+            if !stands {
+                return false;
+            }
+        }
+        note.snapshot = pages.now();
+        true
     }
 
-    /// Whether these bytes stand there; none where a page is not held.
-    fn stands(&self, addr: RemoteAddr, mut was: &[u8]) -> Option<bool> {
-        let pages = self.pages.borrow();
-        let mut at = addr.0;
-        while !was.is_empty() {
-            let page = pages.get(&(at / PAGE))?.as_deref()?;
-            let now = page.get((at % PAGE) as usize..)?;
-            let count = now.len().min(was.len());
-            let (part, behind) = was.split_at_checked(count)?;
-            if now.get(..count)? != part {
-                return Some(false);
-            }
-            was = behind;
-            at = at.checked_add(count as u64)?;
+    /// Keeps for the next snapshot what a note is compared with, without bringing it.
+    pub(super) fn keep(&self, note: &mut Note) {
+        let mut pages = self.pages.borrow_mut();
+        for place in &mut note.places {
+            pages.keep(place.addr.0 / PAGE, &mut place.hint);
         }
-        Some(true)
     }
 
     /// Brings the pages of all these places, as far as they can be read, in a few calls.
     pub(super) fn fetch(&self, places: impl Iterator<Item = (RemoteAddr, u32)>) {
-        let mut pages = self.pages.borrow_mut();
-        let mut wanted: Vec<u64> = places
-            .flat_map(|(addr, len)| {
-                let last = addr.0.saturating_add(u64::from(len).max(1) - 1);
-                // No object that is looked at is longer than a page.
-                [addr.0 / PAGE, last / PAGE]
-            })
-            .filter(|page| !pages.contains_key(page))
-            .collect();
-        wanted.sort_unstable();
-        wanted.dedup();
-        if pages.len() + wanted.len() > MAX_PAGES {
-            pages.clear();
-            wanted.truncate(MAX_PAGES);
-        }
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        for page in wanted {
-            match runs.last_mut() {
-                Some((first, count)) if *first + *count == page && *count < MAX_RUN => *count += 1,
-                _ => runs.push((page, 1)),
-            }
-        }
-        let mut again = Vec::new();
-        self.fetch_runs(&runs, &mut pages, &mut again);
-        // Somewhere in these is a hole.
-        let single = again.iter().flat_map(|(first, count)| {
-            let first = *first;
-            (0..*count).map(move |page| (first + page, 1))
-        });
-        let single: Vec<(u64, u64)> = single.collect();
-        let mut holes = Vec::new();
-        self.fetch_runs(&single, &mut pages, &mut holes);
-        pages.extend(holes.into_iter().map(|(page, _)| (page, None)));
+        self.pages.borrow_mut().fetch(self.memory, places);
     }
 
-    fn fetch_runs(
-        &self,
-        runs: &[(u64, u64)],
-        pages: &mut FxHashMap<u64, Page>,
-        failed: &mut Vec<(u64, u64)>,
-    ) {
-        // As many at once as one call takes, and no more memory than that.
-        for runs in runs.chunks(1024) {
-            let total: u64 = runs.iter().map(|(_, count)| count).sum();
-            let mut buffer = vec![0; (total * PAGE) as usize];
-            let mut rest = &mut *buffer;
-            let mut pieces = Vec::with_capacity(runs.len());
-            for (first, count) in runs {
-                let (buf, behind) = rest.split_at_mut((count * PAGE) as usize);
-                rest = behind;
-                pieces.push(Piece::new(RemoteAddr(first.wrapping_mul(PAGE)), buf));
-            }
-            self.memory.read_many(&mut pieces);
-            for (piece, run) in pieces.iter().zip(runs) {
-                if piece.result.is_err() {
-                    failed.push(*run);
-                    continue;
-                }
-                let whole = piece.buf.chunks_exact(PAGE as usize);
-                pages.extend((run.0..).zip(whole.map(|page| Some(page.into()))));
-            }
-        }
+    /// Brings all pages that the snapshot before had a use for.
+    pub(super) fn fetch_all_again(&self) {
+        self.pages.borrow_mut().bring_all_again(self.memory);
+    }
+
+    /// Whether there are more pages than can be held at once.
+    pub(super) fn has_overflowed(&self) -> bool {
+        self.pages.borrow().has_overflowed()
     }
 
     /// From the pages; none when one of them cannot be read whole.
     fn held(&self, addr: RemoteAddr, buf: &mut [u8]) -> Option<()> {
+        let mut pages = self.pages.borrow_mut();
         let mut at = addr.0;
         let mut rest = buf;
         while !rest.is_empty() {
-            let page = at / PAGE;
-            if !self.pages.borrow().contains_key(&page) {
-                self.fetch([(RemoteAddr(at), 1)].into_iter());
-            }
-            let pages = self.pages.borrow();
-            let bytes = pages.get(&page)?.as_deref()?;
+            let bytes = pages.page(self.memory, at / PAGE)?;
             let bytes = bytes.get((at % PAGE) as usize..)?;
             let count = bytes.len().min(rest.len());
             let (part, behind) = rest.split_at_mut(count);
@@ -265,13 +265,10 @@ impl Memory for Sheet<'_> {
             })
         };
         if self.notes.get() {
-            let mut note = self.note.borrow_mut();
-            match (result, u32::try_from(buf.len())) {
-                (Ok(()), Ok(len)) if note.bytes.len() + buf.len() <= MAX_NOTE => {
-                    note.places.push((addr, len));
-                    note.bytes.extend_from_slice(buf);
-                }
-                _ => note.failed = true,
+            let mut draft = self.draft.borrow_mut();
+            match result {
+                Ok(()) => draft.push(addr, buf),
+                Err(_) => draft.failed = true,
             }
         }
         result
@@ -297,7 +294,7 @@ mod tests {
             (a, 5, 2),
             (a, 40, 1),
         ];
-        let note = {
+        let mut note = {
             let sheet = Sheet::new(&fake);
             sheet.begin_note();
             for (label, from, len) in reads {
@@ -306,9 +303,10 @@ mod tests {
             }
             sheet.end_note().expect("all was read")
         };
-        assert_eq!(note.places(), [(a, 24), (a.plus(40), 1), (b.plus(4), 8)]);
+        let places: Vec<(RemoteAddr, u32)> = note.places().collect();
+        assert_eq!(places, [(a, 24), (a.plus(40), 1), (b.plus(4), 8)]);
         assert_eq!(note.bytes.len(), 33);
-        let agrees = |fake: &Fake| Sheet::new(fake).agrees(&note);
+        let mut agrees = |fake: &Fake| Sheet::new(fake).agrees(&mut note);
         assert!(agrees(&fake));
         for (label, at, is_part) in [
             ("a", 0, true),
