@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::Task;
-use super::sheet::Note;
+use super::note::Note;
 use crate::words::TaskAddr;
 
 /// What is known of a task, and what was read to know it.

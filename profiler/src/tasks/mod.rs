@@ -11,6 +11,7 @@ mod chain;
 mod kinds;
 mod known;
 mod loops;
+mod note;
 mod pages;
 mod places;
 mod reader;

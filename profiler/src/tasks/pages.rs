@@ -16,6 +16,11 @@ const MAX_RUN: usize = 64;
 /// Most pages in one call: what was read is still in the processor's cache when it is compared.
 const MAX_CALL: usize = 128;
 
+/// A page nobody foresaw is brought with its neighbours: of so many pages, and so many at most in a
+/// snapshot.
+const AHEAD: u64 = 16;
+const MAX_AHEAD: usize = MAX_PAGES / 4;
+
 /// A page.
 #[derive(Debug)]
 struct Held {
@@ -50,6 +55,8 @@ pub(super) struct Pages {
     held: Vec<Held>,
     index: FxHashMap<u64, u32>,
     last: Hint,
+    /// How many were brought unasked.
+    ahead: usize,
     /// There were too many for all to be held at once.
     overflowed: bool,
 }
@@ -58,6 +65,7 @@ impl Pages {
     /// Begins a snapshot.
     pub(super) fn begin(&mut self) {
         self.now += 1;
+        self.ahead = 0;
     }
 
     /// Ends a snapshot.
@@ -149,7 +157,7 @@ impl Pages {
     fn place(&mut self, memory: &dyn Memory, page: u64, hint: &mut Hint) -> Option<usize> {
         let now = self.now;
         if self.find(page, hint).is_none_or(|held| held.read != now) {
-            self.bring(memory, vec![page]);
+            self.bring_with_others(memory, page);
             self.find(page, hint)?;
         }
         Some(hint.0 as usize)
@@ -167,6 +175,28 @@ impl Pages {
         let place = self.index.get(&page);
         let held = place.and_then(|place| self.held.get(*place as usize));
         held.is_some_and(|held| held.read == self.now)
+    }
+
+    /// Objects of one kind lie side by side: where one is wanted, others will be.
+    fn bring_with_others(&mut self, memory: &dyn Memory, page: u64) {
+        let run = self.not_read_around(page);
+        let (ahead, held) = (self.ahead + run.1, self.held.len() + run.1);
+        if run.1 > 1 && ahead <= MAX_AHEAD && held <= MAX_PAGES {
+            self.ahead = ahead;
+            if self.bring_runs(memory, &[run]).is_empty() {
+                return;
+            }
+        }
+        self.bring(memory, vec![page]);
+    }
+
+    fn not_read_around(&self, page: u64) -> (u64, usize) {
+        let window = page - page % AHEAD..page - page % AHEAD + AHEAD;
+        let is_new = |page: &u64| !self.is_read(*page);
+        let first = (window.start..page).rev().take_while(is_new).last();
+        let last = (page + 1..window.end).take_while(is_new).last();
+        let first = first.unwrap_or(page);
+        (first, (last.unwrap_or(page) - first + 1) as usize)
     }
 
     fn bring(&mut self, memory: &dyn Memory, mut wanted: Vec<u64>) {
