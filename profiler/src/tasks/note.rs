@@ -185,7 +185,6 @@ mod tests {
     use super::super::sheet::Sheet;
     use super::*;
     use crate::cpython::fake::Fake;
-    use crate::target::Memory as _;
 
     #[test]
     fn a_note_holds_each_byte_once_and_tells_when_one_changes() {
@@ -229,5 +228,46 @@ mod tests {
         }
         fake.unmap("b");
         assert!(!agrees(&fake));
+    }
+
+    #[test]
+    fn a_page_that_others_looked_at_meanwhile_hides_no_change() {
+        let mut fake = Fake::default();
+        fake.put("a", 0, &vec![0; PAGE as usize]);
+        let a = fake.at("a");
+        let look = |sheet: &Sheet<'_>, from: u64| {
+            sheet.read(a.plus(from), &mut [0; 8]).expect("mapped");
+        };
+        let sheet = Sheet::new(&fake);
+        sheet.begin_note();
+        look(&sheet, 64);
+        let mut note = sheet.end_note().expect("all was read");
+        let mut pages = sheet.end();
+        // What is written, who looks at the page then, and whether the note still holds.
+        for (at, byte, looks, holds) in [
+            (0, 1, true, Some(true)),
+            (72, 1, true, Some(true)),
+            (71, 1, true, None),
+            (0, 2, true, None),
+            (0, 3, false, None),
+            (0, 4, false, Some(false)),
+            (0, 4, true, Some(false)),
+            (71, 0, true, Some(true)),
+            (64, 1, true, None),
+            (64, 0, true, None),
+            (0, 4, false, Some(true)),
+            (64, 1, false, Some(false)),
+        ] {
+            fake.put("a", at, &[byte]);
+            let sheet = Sheet::over(&fake, pages);
+            if looks {
+                look(&sheet, 8);
+            }
+            match holds {
+                Some(holds) => assert_eq!(sheet.agrees(&mut note), holds, "{at} {byte}"),
+                None => sheet.keep(&mut note),
+            }
+            pages = sheet.end();
+        }
     }
 }

@@ -133,6 +133,15 @@ impl Pages {
         hint: &mut Hint,
     ) -> Found<'_> {
         let now = self.now;
+        // Most often it is where it was, and nothing has changed.
+        if let Some(held) = self.held.get_mut(hint.0 as usize)
+            && (held.page, held.read) == (page, now)
+            && held.changed <= snapshot
+            && held.bytes.is_some()
+        {
+            held.used = now;
+            return Found::Same;
+        }
         let place = self.place(memory, page, hint);
         let Some(held) = place.and_then(|place| self.held.get_mut(place)) else {
             return Found::Hole;
@@ -328,5 +337,67 @@ impl Pages {
                 self.index.insert(moved.page, place as u32);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::target::ReadError;
+
+    /// A memory that is everywhere, and how much of it was read.
+    #[derive(Default)]
+    struct Endless(Cell<usize>);
+
+    impl Memory for Endless {
+        fn read(&self, _: RemoteAddr, buf: &mut [u8]) -> Result<(), ReadError> {
+            self.0.set(self.0.get() + buf.len());
+            buf.fill(7);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn only_what_was_used_is_brought_again() {
+        let (memory, mut pages) = (Endless::default(), Pages::default());
+        let shoot = |pages: &mut Pages, used: &[u64]| {
+            let before = memory.0.get();
+            pages.begin();
+            pages.bring_all_again(&memory);
+            for page in used {
+                assert_eq!(pages.page(&memory, *page), Some(&[7; PAGE as usize][..]));
+            }
+            pages.end();
+            (memory.0.get() - before) as u64 / PAGE
+        };
+        assert_eq!(shoot(&mut pages, &[3, 5, 9, 40]), 2 * AHEAD);
+        assert_eq!(shoot(&mut pages, &[3, 5, 9, 40]), 4);
+        assert_eq!(shoot(&mut pages, &[9, 40, 5]), 4);
+        assert_eq!(shoot(&mut pages, &[]), 3);
+        assert_eq!(shoot(&mut pages, &[]), 0);
+    }
+
+    #[test]
+    fn no_more_pages_are_held_than_may_be() {
+        let (memory, mut pages) = (Endless::default(), Pages::default());
+        for last in [MAX_PAGES, MAX_PAGES + 100, 2 * MAX_PAGES, 10] {
+            pages.begin();
+            pages.bring_all_again(&memory);
+            for page in 0..last as u64 {
+                assert!(pages.page(&memory, page).is_some());
+                assert!(pages.held.len() <= MAX_PAGES);
+            }
+            assert_eq!(pages.has_overflowed(), last > MAX_PAGES);
+            pages.end();
+            let held = if last > MAX_PAGES { 0 } else { last };
+            assert_eq!((pages.held.len(), pages.index.len()), (held, held));
+        }
+        let places = (0..2 * MAX_PAGES as u64).map(|page| (RemoteAddr(page * PAGE), 1));
+        pages.begin();
+        pages.fetch(&memory, places);
+        assert!(pages.has_overflowed());
+        assert_eq!(pages.held.len(), MAX_PAGES);
     }
 }

@@ -113,7 +113,13 @@ impl<'a> Sheet<'a> {
         let mut at = addr.0;
         let mut rest = buf;
         while !rest.is_empty() {
-            let bytes = pages.page(self.memory, at / PAGE)?;
+            let Some(bytes) = pages.page(self.memory, at / PAGE) else {
+                // What was copied so far is read once more, and may then be another.
+                if at != addr.0 {
+                    self.draft.borrow_mut().fail();
+                }
+                return None;
+            };
             let bytes = bytes.get((at % PAGE) as usize..)?;
             let count = bytes.len().min(rest.len());
             let (part, behind) = rest.split_at_mut(count);
