@@ -33,10 +33,20 @@ pub(super) struct Note {
 }
 
 impl Note {
+    /// The pages in which it looked.
+    pub(super) fn pages(&self) -> impl Iterator<Item = u64> {
+        self.pages.iter().map(|it| it.page)
+    }
+
+    /// The snapshot with which it was last found to be so.
+    pub(super) const fn snapshot(&self) -> u64 {
+        self.snapshot
+    }
+
     /// The pages in which it looked, each by a place.
     pub(super) fn places(&self) -> impl Iterator<Item = (RemoteAddr, u32)> {
-        let pages = self.pages.iter();
-        pages.map(|it| (RemoteAddr(it.page.wrapping_mul(PAGE)), 1))
+        self.pages()
+            .map(|page| (RemoteAddr(page.wrapping_mul(PAGE)), 1))
     }
 
     /// Whether everything still stands where it stood.

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::chain::Awaits;
 use super::kinds::Kinds;
-use super::known::{Known, KnownTasks};
+use super::known::{Bundle, Known, KnownTasks};
 use super::pages::Pages;
 use super::places::{Listed, Places};
 use super::sheet::Sheet;
@@ -39,6 +39,30 @@ impl Eyes<'_> {
         Objects {
             memory: self.memory,
             layout: self.layout,
+        }
+    }
+}
+
+/// Tasks that are listed, and what is known of them.
+enum Before {
+    /// Nothing of theirs has changed.
+    Bundle(Bundle),
+    Known(Known),
+    New(TaskAddr),
+}
+
+impl Before {
+    const fn known(&self) -> Option<&Known> {
+        match self {
+            Self::Known(known) => Some(known),
+            Self::Bundle(_) | Self::New(_) => None,
+        }
+    }
+
+    const fn new_one(&self) -> Option<TaskAddr> {
+        match self {
+            Self::New(addr) => Some(*addr),
+            Self::Bundle(_) | Self::Known(_) => None,
         }
     }
 }
@@ -187,48 +211,71 @@ impl TaskReader {
             broken_lists: listed.broken,
             ..Snapshot::default()
         };
-        let mut kept = KnownTasks::with_capacity(listed.tasks.len());
+        let mut kept = KnownTasks::default();
         snapshot.tasks.reserve(listed.tasks.len());
-        for batch in listed.tasks.chunks(BATCH) {
-            let before: Vec<Option<Known>> = batch.iter().map(|addr| known.take(*addr)).collect();
+        let mut rest = &*listed.tasks;
+        while !rest.is_empty() {
+            let mut batch = Vec::new();
+            while batch.len() < BATCH
+                && let Some((addr, behind)) = rest.split_first()
+            {
+                let bundle = (rested.is_empty() && !sheet.has_overflowed())
+                    .then(|| known.take_bundle(rest, |bundle| sheet.has_stayed(bundle)))
+                    .flatten();
+                if let Some(bundle) = bundle {
+                    rest = rest.get(bundle.len()..).unwrap_or_default();
+                    batch.push(Before::Bundle(bundle));
+                } else {
+                    rest = behind;
+                    batch.push(known.take(*addr).map_or(Before::New(*addr), Before::Known));
+                }
+            }
             if sheet.has_overflowed() {
-                let read = before.iter().flatten().filter(|it| !is_at_rest(it));
+                let one_by_one = batch.iter().filter_map(Before::known);
+                let read = one_by_one.filter(|it| !is_at_rest(it));
                 sheet.fetch(read.flat_map(|it| it.note.places()));
             }
-            let new = batch.iter().zip(&before).filter(|(_, it)| it.is_none());
-            eyes.bring_new(&new.map(|(addr, _)| *addr).collect::<Vec<_>>());
-            for (addr, before) in batch.iter().zip(before) {
-                let same = |known: &mut Known| {
-                    let rests = is_at_rest(known);
-                    if rests {
-                        sheet.keep(&mut known.note);
+            eyes.bring_new(&batch.iter().filter_map(Before::new_one).collect::<Vec<_>>());
+            for before in batch {
+                let addr = match before {
+                    Before::Bundle(bundle) => {
+                        snapshot.unchanged += bundle.len() as u64;
+                        let tasks = bundle.iter().filter_map(|it| it.task.clone());
+                        snapshot.tasks.extend(tasks);
+                        kept.push_bundle(bundle);
+                        continue;
                     }
-                    rests || sheet.agrees(&mut known.note)
+                    Before::Known(mut known) => {
+                        let rests = is_at_rest(&known);
+                        if rests {
+                            sheet.keep(&mut known.note);
+                        }
+                        if rests || sheet.agrees(&mut known.note) {
+                            snapshot.unchanged += 1;
+                            snapshot.tasks.extend(known.task.clone());
+                            kept.push(known);
+                            continue;
+                        }
+                        known.addr
+                    }
+                    Before::New(addr) => addr,
                 };
-                if let Some(mut before) = before
-                    && same(&mut before)
-                {
-                    snapshot.unchanged += 1;
-                    snapshot.tasks.extend(before.task.clone());
-                    kept.push(before);
-                    continue;
-                }
                 sheet.begin_note();
-                let read = eyes.task(*addr);
+                let read = eyes.task(addr);
                 let note = sheet.end_note();
                 match read {
                     Ok(task) => {
                         let task = task.map(Arc::new);
                         snapshot.tasks.extend(task.clone());
                         if let Some(note) = note {
-                            let addr = *addr;
                             kept.push(Known { addr, task, note });
                         }
                     }
-                    Err(why) => snapshot.unreadable.push((*addr, why)),
+                    Err(why) => snapshot.unreadable.push((addr, why)),
                 }
             }
         }
+        kept.finish();
         self.known = kept;
         self.pages = sheet.end();
         Ok(snapshot)

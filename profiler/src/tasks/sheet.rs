@@ -7,6 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 
+use super::known::Bundle;
 use super::note::{Draft, Note};
 use super::pages::{PAGE, Pages};
 use crate::target::{Memory, ReadError, ReadErrorKind};
@@ -85,6 +86,11 @@ impl<'a> Sheet<'a> {
     /// Whether everything still stands where it stood.
     pub(super) fn agrees(&self, note: &mut Note) -> bool {
         note.agrees(self.memory, &mut self.pages.borrow_mut())
+    }
+
+    /// Whether no page of these tasks has changed.
+    pub(super) fn has_stayed(&self, bundle: &mut Bundle) -> bool {
+        bundle.has_stayed(self.memory, &mut self.pages.borrow_mut())
     }
 
     /// Keeps for the next snapshot what a note is compared with, without bringing it.
