@@ -211,7 +211,7 @@ mod tests {
             (a, 40, 1),
         ];
         let mut note = {
-            let sheet = Sheet::new(&fake);
+            let sheet = Sheet::over(&fake, Pages::default());
             sheet.begin_note();
             for (label, from, len) in reads {
                 let mut buf = vec![0; len];
@@ -222,7 +222,7 @@ mod tests {
         let parts: Vec<u64> = note.parts.iter().map(|it| it.len.into()).collect();
         assert_eq!(parts, [24, 1, 8]);
         assert_eq!(note.bytes.len(), 33);
-        let mut agrees = |fake: &Fake| Sheet::new(fake).agrees(&mut note);
+        let mut agrees = |fake: &Fake| Sheet::over(fake, Pages::default()).agrees(&mut note);
         assert!(agrees(&fake));
         for (label, at, is_part) in [
             ("a", 0, true),
@@ -248,7 +248,7 @@ mod tests {
         let look = |sheet: &Sheet<'_>, from: u64| {
             sheet.read(a.plus(from), &mut [0; 8]).expect("mapped");
         };
-        let sheet = Sheet::new(&fake);
+        let sheet = Sheet::over(&fake, Pages::default());
         sheet.begin_note();
         look(&sheet, 64);
         let mut note = sheet.end_note().expect("all was read");

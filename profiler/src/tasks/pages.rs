@@ -55,7 +55,7 @@ pub(super) struct Pages {
     held: Vec<Held>,
     index: FxHashMap<u64, u32>,
     last: Hint,
-    /// How many were brought unasked.
+    /// How many may still be brought unasked.
     ahead: usize,
     /// There were too many for all to be held at once.
     overflowed: bool,
@@ -63,9 +63,9 @@ pub(super) struct Pages {
 
 impl Pages {
     /// Begins a snapshot.
-    pub(super) fn begin(&mut self) {
+    pub(super) const fn begin(&mut self) {
         self.now += 1;
-        self.ahead = 0;
+        self.ahead = MAX_AHEAD;
     }
 
     /// Ends a snapshot.
@@ -189,9 +189,13 @@ impl Pages {
     /// Objects of one kind lie side by side: where one is wanted, others will be.
     fn bring_with_others(&mut self, memory: &dyn Memory, page: u64) {
         let run = self.not_read_around(page);
-        let (ahead, held) = (self.ahead + run.1, self.held.len() + run.1);
-        if run.1 > 1 && ahead <= MAX_AHEAD && held <= MAX_PAGES {
-            self.ahead = ahead;
+        let left = self.ahead.checked_sub(run.1);
+        let has_room = self.held.len() + run.1 <= MAX_PAGES;
+        if run.1 > 1
+            && has_room
+            && let Some(left) = left
+        {
+            self.ahead = left;
             if self.bring_runs(memory, &[run]).is_empty() {
                 return;
             }

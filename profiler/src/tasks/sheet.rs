@@ -31,20 +31,24 @@ pub(super) struct Sheet<'a> {
 }
 
 impl<'a> Sheet<'a> {
+    /// For a look at a few objects: no page is brought but those in which they are.
     pub(super) fn new(memory: &'a dyn Memory) -> Self {
-        Self::over(memory, Pages::default())
-    }
-
-    /// With pages that were kept of the snapshot before.
-    pub(super) fn over(memory: &'a dyn Memory, mut pages: Pages) -> Self {
-        pages.begin();
         Self {
             memory,
-            pages: RefCell::new(pages),
+            pages: RefCell::default(),
             draft: RefCell::default(),
             notes: Cell::new(false),
             left_of_task: Cell::new(MAX_OF_TASK),
             left_of_all: Cell::new(MAX_OF_ALL),
+        }
+    }
+
+    /// For a snapshot, with the pages that were kept of the one before.
+    pub(super) fn over(memory: &'a dyn Memory, mut pages: Pages) -> Self {
+        pages.begin();
+        Self {
+            pages: RefCell::new(pages),
+            ..Self::new(memory)
         }
     }
 
