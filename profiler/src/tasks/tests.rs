@@ -325,7 +325,7 @@ fn tasks_that_come_go_and_change_are_seen_among_many() {
         world.fake.fill_pages();
         let shot = reader.snapshot(&world.runtime, &world.fake);
         let shot = shot.expect("a snapshot");
-        assert_eq!(shot.tasks, world.snapshot().tasks, "{number}");
+        assert!(shot.tasks == world.snapshot().tasks, "{number}");
         assert_eq!(shot.unchanged, unchanged, "{number}");
     }
 }
