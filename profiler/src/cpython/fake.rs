@@ -64,6 +64,14 @@ impl Fake {
         self
     }
 
+    /// Lets the pages that begin with a label be there whole.
+    pub(crate) fn fill_pages(&mut self) -> &mut Self {
+        for bytes in self.bytes.values_mut() {
+            bytes.resize(bytes.len().next_multiple_of(4096), 0);
+        }
+        self
+    }
+
     /// An ASCII str.
     pub(crate) fn ascii(&mut self, label: &str, layout: &Layout, text: &str) -> &mut Self {
         let fields = &layout.unicode;

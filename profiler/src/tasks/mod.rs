@@ -9,7 +9,10 @@
 mod awaiters;
 mod chain;
 mod kinds;
+mod known;
 mod loops;
+mod note;
+mod pages;
 mod places;
 mod reader;
 mod sheet;

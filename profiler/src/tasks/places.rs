@@ -8,6 +8,7 @@ use rustc_hash::FxHashSet;
 use super::MAX_TASKS;
 use super::kinds::Shape;
 use super::reader::Eyes;
+use crate::cpython::objects::word_at;
 use crate::cpython::{ObjectError, Objects, Runtime};
 use crate::target::Memory as _;
 use crate::words::{InterpreterAddr, RemoteAddr, TaskAddr, ThreadStateAddr};
@@ -62,6 +63,14 @@ pub(super) struct Listed {
 }
 
 impl Listed {
+    /// For about so many.
+    pub(super) fn with_capacity(count: usize) -> Self {
+        let mut listed = Self::default();
+        listed.tasks.reserve(count);
+        listed.seen.reserve(count);
+        listed
+    }
+
     fn push(&mut self, task: TaskAddr) {
         if self.tasks.len() == MAX_TASKS {
             self.left_out += u64::from(!self.seen.contains(&task));
@@ -127,8 +136,11 @@ impl Eyes<'_> {
         let mut steps = 0;
         // Null before the thread has begun.
         while at != head && at != RemoteAddr(0) {
+            let mut node_bytes = [0; 16];
+            self.memory.read(at, &mut node_bytes)?;
+            let word = |offset| RemoteAddr(word_at(&node_bytes, offset).unwrap_or(0));
             // One that was taken out under the reader leads elsewhere, and so does what is no list.
-            if self.memory.pointer(at.plus(8))? != before {
+            if word(8) != before {
                 return Err(ObjectError::WrongType {
                     addr: at,
                     expected: "list of tasks",
@@ -141,7 +153,7 @@ impl Eyes<'_> {
             }
             listed.push(TaskAddr(at.0.wrapping_sub(node.into())));
             before = at;
-            at = self.memory.pointer(at)?;
+            at = word(0);
         }
         Ok(())
     }

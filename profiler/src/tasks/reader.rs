@@ -7,8 +7,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::chain::Awaits;
 use super::kinds::Kinds;
+use super::known::{Bundle, Known, KnownTasks};
+use super::pages::Pages;
 use super::places::{Listed, Places};
-use super::sheet::{Note, Sheet};
+use super::sheet::Sheet;
 use super::{RunningLoop, Snapshot, Task};
 use crate::cpython::{AsyncioTable, CpythonError, Layout, Objects, Runtime, ThreadState};
 use crate::target::Memory;
@@ -41,12 +43,28 @@ impl Eyes<'_> {
     }
 }
 
-/// What is known of a task, and what was read to know it.
-#[derive(Debug)]
-struct Known {
-    /// None: it is finished.
-    task: Option<Arc<Task>>,
-    note: Note,
+/// Tasks that are listed, and what is known of them.
+enum Before {
+    /// Nothing of theirs has changed.
+    Bundle(Bundle),
+    Known(Known),
+    New(TaskAddr),
+}
+
+impl Before {
+    const fn known(&self) -> Option<&Known> {
+        match self {
+            Self::Known(known) => Some(known),
+            Self::Bundle(_) | Self::New(_) => None,
+        }
+    }
+
+    const fn new_one(&self) -> Option<TaskAddr> {
+        match self {
+            Self::New(addr) => Some(*addr),
+            Self::Bundle(_) | Self::Known(_) => None,
+        }
+    }
 }
 
 /// Reads the tasks of one process.
@@ -57,7 +75,9 @@ pub struct TaskReader {
     tagged_ints: bool,
     /// Where each interpreter's module keeps its tasks.
     places: FxHashMap<InterpreterAddr, Places>,
-    known: FxHashMap<TaskAddr, Known>,
+    known: KnownTasks,
+    /// What they were read from.
+    pages: Pages,
     last: Option<Arc<Snapshot>>,
 }
 
@@ -75,7 +95,8 @@ impl TaskReader {
             awaits: Awaits::of(runtime.version()),
             tagged_ints: runtime.version().is_at_least(12),
             places: FxHashMap::default(),
-            known: FxHashMap::default(),
+            known: KnownTasks::default(),
+            pages: Pages::default(),
             last: None,
         }
     }
@@ -155,12 +176,25 @@ impl TaskReader {
     ) -> Result<Snapshot, CpythonError> {
         let interpreters = self.find(runtime, memory)?;
         let threads = runtime.thread_states(memory)?;
-        let (sheet, kinds) = (Sheet::new(memory), Kinds::default());
+        let kinds = Kinds::default();
         let mut known = std::mem::take(&mut self.known);
+        let sheet = Sheet::over(memory, std::mem::take(&mut self.pages));
         let eyes = self.eyes(memory, &sheet, &kinds);
-        // A list of tasks leads from one to the next, so bring those that were in it.
-        sheet.fetch(known.keys().map(|task| ((*task).into(), TASK_BYTES)));
-        let mut listed = Listed::default();
+        let is_at_rest = |known: &Known| {
+            !rested.is_empty() && {
+                let task = known.task.as_ref();
+                task.is_some_and(|task| rested.contains(&task.event_loop))
+            }
+        };
+        if rested.is_empty() {
+            sheet.fetch_all_again();
+        } else {
+            // A list of tasks leads from one to the next, so bring those that were in it.
+            let listed = known.iter().map(|it| (it.addr.into(), TASK_BYTES));
+            let read = known.iter().filter(|it| !is_at_rest(it));
+            sheet.fetch(listed.chain(read.flat_map(|it| it.note.places())));
+        }
+        let mut listed = Listed::with_capacity(known.len());
         for interpreter in interpreters {
             let own = threads.iter().filter(|it| it.interpreter == interpreter);
             for head in eyes.heads(interpreter, own.map(|it| it.addr)) {
@@ -177,36 +211,73 @@ impl TaskReader {
             broken_lists: listed.broken,
             ..Snapshot::default()
         };
-        let mut kept = FxHashMap::default();
-        let is_at_rest = |known: &Known| {
-            let task = known.task.as_ref();
-            task.is_some_and(|task| rested.contains(&task.event_loop))
-        };
-        for batch in listed.tasks.chunks(BATCH) {
-            eyes.bring(batch, &known, &is_at_rest);
-            for addr in batch {
-                let before = known.remove(addr);
-                let same = |it: &Known| is_at_rest(it) || sheet.agrees(&it.note);
-                if let Some(before) = before.filter(same) {
-                    snapshot.unchanged += 1;
-                    snapshot.tasks.extend(before.task.clone());
-                    kept.insert(*addr, before);
-                    continue;
+        let mut kept = KnownTasks::default();
+        snapshot.tasks.reserve(listed.tasks.len());
+        let mut rest = &*listed.tasks;
+        while !rest.is_empty() {
+            let mut batch = Vec::new();
+            while batch.len() < BATCH
+                && let Some((addr, behind)) = rest.split_first()
+            {
+                let bundle = (rested.is_empty() && !sheet.has_overflowed())
+                    .then(|| known.take_bundle(rest, |bundle| sheet.has_stayed(bundle)))
+                    .flatten();
+                if let Some(bundle) = bundle {
+                    rest = rest.get(bundle.len()..).unwrap_or_default();
+                    batch.push(Before::Bundle(bundle));
+                } else {
+                    rest = behind;
+                    batch.push(known.take(*addr).map_or(Before::New(*addr), Before::Known));
                 }
+            }
+            if sheet.has_overflowed() {
+                let one_by_one = batch.iter().filter_map(Before::known);
+                let read = one_by_one.filter(|it| !is_at_rest(it));
+                sheet.fetch(read.flat_map(|it| it.note.places()));
+            }
+            eyes.bring_new(&batch.iter().filter_map(Before::new_one).collect::<Vec<_>>());
+            for before in batch {
+                let addr = match before {
+                    Before::Bundle(bundle) => {
+                        snapshot.unchanged += bundle.len() as u64;
+                        let tasks = bundle.iter().filter_map(|it| it.task.clone());
+                        snapshot.tasks.extend(tasks);
+                        kept.push_bundle(bundle);
+                        continue;
+                    }
+                    Before::Known(mut known) => {
+                        let rests = is_at_rest(&known);
+                        if rests {
+                            sheet.keep(&mut known.note);
+                        }
+                        if rests || sheet.agrees(&mut known.note) {
+                            snapshot.unchanged += 1;
+                            snapshot.tasks.extend(known.task.clone());
+                            kept.push(known);
+                            continue;
+                        }
+                        known.addr
+                    }
+                    Before::New(addr) => addr,
+                };
                 sheet.begin_note();
-                let read = eyes.task(*addr);
+                let read = eyes.task(addr);
                 let note = sheet.end_note();
                 match read {
                     Ok(task) => {
                         let task = task.map(Arc::new);
                         snapshot.tasks.extend(task.clone());
-                        kept.extend(note.map(|note| (*addr, Known { task, note })));
+                        if let Some(note) = note {
+                            kept.push(Known { addr, task, note });
+                        }
                     }
-                    Err(why) => snapshot.unreadable.push((*addr, why)),
+                    Err(why) => snapshot.unreadable.push((addr, why)),
                 }
             }
         }
+        kept.finish();
         self.known = kept;
+        self.pages = sheet.end();
         Ok(snapshot)
     }
 
@@ -271,23 +342,13 @@ impl TaskReader {
 }
 
 impl Eyes<'_> {
-    /// Brings what these tasks are likely to need: where they were read before, and of the others
-    /// themselves and their coroutines.
-    fn bring(
-        &self,
-        tasks: &[TaskAddr],
-        known: &FxHashMap<TaskAddr, Known>,
-        is_at_rest: &dyn Fn(&Known) -> bool,
-    ) {
-        let known_ones = tasks.iter().filter_map(|task| known.get(task));
-        let known_ones = known_ones.filter(|known| !is_at_rest(known));
-        let places = known_ones.flat_map(|known| known.note.places().iter().copied());
-        let new = || tasks.iter().filter(|task| !known.contains_key(task));
-        let itself = new().map(|task| (RemoteAddr::from(*task), TASK_BYTES));
-        self.memory.fetch(places.chain(itself));
+    /// Brings what tasks that are not known yet are likely to need: themselves and their coroutines.
+    fn bring_new(&self, tasks: &[TaskAddr]) {
+        let tasks = || tasks.iter().map(|task| RemoteAddr::from(*task));
+        self.memory.fetch(tasks().map(|task| (task, TASK_BYTES)));
         let field = u64::from(self.layout.task.coro);
-        let coroutines = new().filter_map(|task| {
-            let coroutine = self.memory.pointer(RemoteAddr::from(*task).plus(field));
+        let coroutines = tasks().filter_map(|task| {
+            let coroutine = self.memory.pointer(task.plus(field));
             Some((coroutine.ok()?, COROUTINE_BYTES))
         });
         self.memory

@@ -285,6 +285,52 @@ fn only_what_has_changed_is_read_again() {
 }
 
 #[test]
+fn tasks_that_come_go_and_change_are_seen_among_many() {
+    let mut world = World::new();
+    let make = |world: &mut World, number: u32| {
+        let coroutine = format!("of {number}");
+        world.task(&number.to_string(), &coroutine);
+        world.coroutine(&coroutine, None);
+    };
+    for number in 0..150 {
+        make(&mut world, number);
+    }
+    let mut reader = world.reader();
+    // What happens, and how many are then as they were.
+    type Happens<'a> = &'a dyn Fn(&mut World);
+    let steps: [(Happens<'_>, u64); 14] = [
+        (&|_| {}, 0),
+        (&|_| {}, 150),
+        (&|world| world.coroutine("of 70", Some("of 1")), 149),
+        (&|world| world.coroutine("of 1", Some("of 2")), 148),
+        (&|world| drop(world.tasks.remove(10)), 149),
+        (&|_| {}, 149),
+        (&|world| drop(world.tasks.drain(64..128)), 85),
+        (&|world| make(world, 200), 85),
+        (&|world| world.tasks.rotate_right(1), 86),
+        (&|world| world.tasks.reverse(), 86),
+        (
+            &|world| {
+                world.fake.int("5", world.layout.task.state, 1);
+            },
+            85,
+        ),
+        (&|world| world.tasks.swap(20, 60), 86),
+        (&|world| world.tasks.clear(), 0),
+        (&|world| make(world, 201), 0),
+    ];
+    for (number, (happens, unchanged)) in steps.into_iter().enumerate() {
+        happens(&mut world);
+        world.list_tasks();
+        world.fake.fill_pages();
+        let shot = reader.snapshot(&world.runtime, &world.fake);
+        let shot = shot.expect("a snapshot");
+        assert!(shot.tasks == world.snapshot().tasks, "{number}");
+        assert_eq!(shot.unchanged, unchanged, "{number}");
+    }
+}
+
+#[test]
 fn a_list_that_is_none_is_told() {
     let (mut fake, layout, found) = Fake::python_3_14t();
     fake.dict("modules", &layout, &[("sys", "sys")]);
