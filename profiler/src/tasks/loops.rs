@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::RunningLoop;
+use super::{LoopKind, RunningLoop};
 use super::reader::Eyes;
 use crate::cpython::{ObjectError, ThreadState};
 use crate::target::Memory as _;
@@ -34,6 +34,7 @@ impl Eyes<'_> {
             None => current.get(&event_loop).copied(),
         };
         Some(RunningLoop {
+            kind: LoopKind::Asyncio,
             event_loop,
             state: thread.addr,
             pthread_id: thread.pthread_id,

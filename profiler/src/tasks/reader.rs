@@ -6,11 +6,14 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::chain::Awaits;
+use super::greenlets::{Found, Greenlets};
 use super::kinds::Kinds;
 use super::places::{Listed, Places};
 use super::sheet::{Note, Sheet};
-use super::{RunningLoop, Snapshot, Task};
-use crate::cpython::{AsyncioTable, CpythonError, Layout, Objects, Runtime, ThreadState};
+use super::{RunningLoop, Snapshot, Task, TaskKind};
+use crate::cpython::{
+    AsyncioTable, CpythonError, Layout, ObjectError, Objects, Runtime, ThreadState,
+};
 use crate::target::Memory;
 use crate::words::{InterpreterAddr, RemoteAddr, TaskAddr};
 
@@ -58,6 +61,7 @@ pub struct TaskReader {
     /// Where each interpreter's module keeps its tasks.
     places: FxHashMap<InterpreterAddr, Places>,
     known: FxHashMap<TaskAddr, Known>,
+    greenlets: Greenlets,
 }
 
 impl TaskReader {
@@ -75,7 +79,20 @@ impl TaskReader {
             tagged_ints: runtime.version().is_at_least(12),
             places: FxHashMap::default(),
             known: FxHashMap::default(),
+            greenlets: Greenlets::new(runtime),
         }
+    }
+
+    /// At the next snapshot greenlets are looked for among all objects, which takes long if there
+    /// are many, and not among the newest alone.
+    pub fn look_everywhere(&mut self) {
+        self.greenlets.look_everywhere();
+    }
+
+    /// Whether the program has greenlets at all, as far as was looked.
+    #[must_use]
+    pub fn has_greenlets(&self) -> bool {
+        self.greenlets.are_there()
     }
 
     /// The loops that run, without the tasks: whose threads a snapshot depends on.
@@ -88,7 +105,10 @@ impl TaskReader {
         memory: &dyn Memory,
     ) -> Result<Vec<RunningLoop>, CpythonError> {
         let threads = runtime.thread_states(memory)?;
-        self.find(runtime, memory)?;
+        let interpreters = self.find(runtime, memory)?;
+        if !self.greenlets.are_there() {
+            self.find_greenlets(runtime, memory, &interpreters, &threads);
+        }
         let (sheet, kinds) = (Sheet::new(memory), Kinds::default());
         Ok(self.running(&self.eyes(memory, &sheet, &kinds), &threads))
     }
@@ -105,6 +125,7 @@ impl TaskReader {
     ) -> Result<Snapshot, CpythonError> {
         let interpreters = self.find(runtime, memory)?;
         let threads = runtime.thread_states(memory)?;
+        let mut broken_lists = self.find_greenlets(runtime, memory, &interpreters, &threads);
         let (sheet, kinds) = (Sheet::new(memory), Kinds::default());
         let mut known = std::mem::take(&mut self.known);
         let eyes = self.eyes(memory, &sheet, &kinds);
@@ -121,10 +142,11 @@ impl TaskReader {
                 eyes.list_set(*list, &mut listed);
             }
         }
+        broken_lists.append(&mut listed.broken);
         let mut snapshot = Snapshot {
             loops: self.running(&eyes, &threads),
             left_out: listed.left_out,
-            broken_lists: listed.broken,
+            broken_lists,
             ..Snapshot::default()
         };
         let mut kept = FxHashMap::default();
@@ -151,8 +173,74 @@ impl TaskReader {
                 }
             }
         }
+        let mut over = Vec::new();
+        for batch in self.greenlets.known().chunks(BATCH) {
+            let noted = batch.iter().filter_map(|addr| known.get(addr));
+            let places = noted.flat_map(|known| known.note.places().iter().copied());
+            let itself = batch.iter().map(|addr| ((*addr).into(), TASK_BYTES));
+            sheet.fetch(places.chain(itself));
+            for addr in batch {
+                let before = known.remove(addr);
+                if let Some(before) = before.filter(|it| sheet.agrees(&it.note)) {
+                    snapshot.unchanged += u64::from(before.task.is_some());
+                    snapshot.tasks.extend(before.task.clone());
+                    kept.insert(*addr, before);
+                    continue;
+                }
+                sheet.begin_note();
+                let read = eyes.greenlet(&self.greenlets, *addr);
+                let note = sheet.end_note();
+                let task = match read {
+                    Ok(Found::Task(task)) => Some(Arc::new(task)),
+                    Ok(Found::Thread) => None,
+                    Ok(Found::Over) => {
+                        over.push(*addr);
+                        continue;
+                    }
+                    Err(why) => {
+                        snapshot.unreadable.push((*addr, why));
+                        over.push(*addr);
+                        continue;
+                    }
+                };
+                snapshot.tasks.extend(task.clone());
+                kept.extend(note.map(|note| (*addr, Known { task, note })));
+            }
+        }
+        for greenlet in over {
+            self.greenlets.forget(greenlet);
+        }
         self.known = kept;
         Ok(snapshot)
+    }
+
+    /// Looks for greenlets, and for the threads of those that are known.
+    fn find_greenlets(
+        &mut self,
+        runtime: &Runtime,
+        memory: &dyn Memory,
+        interpreters: &[InterpreterAddr],
+        threads: &[ThreadState],
+    ) -> Vec<ObjectError> {
+        let layout = self.layout;
+        let objects = Objects {
+            memory,
+            layout: &layout,
+        };
+        let broken = self.greenlets.search(runtime, objects, interpreters);
+        if self.greenlets.are_there() {
+            let (sheet, kinds) = (Sheet::new(memory), Kinds::default());
+            let eyes = Eyes {
+                memory: &sheet,
+                layout: &layout,
+                kinds: &kinds,
+                types: objects,
+                awaits: self.awaits,
+                tagged_ints: self.tagged_ints,
+            };
+            self.greenlets.find_threads(&eyes, threads);
+        }
+        broken
     }
 
     /// Whether a task that was read still stands where it stood, with its name, finished or not.
@@ -160,7 +248,13 @@ impl TaskReader {
     pub fn has_its_name(&self, memory: &dyn Memory, task: &Task) -> bool {
         let (sheet, kinds) = (Sheet::new(memory), Kinds::default());
         let eyes = self.eyes(memory, &sheet, &kinds);
-        eyes.name_of(task.addr).is_ok_and(|name| name == task.name)
+        match task.kind {
+            TaskKind::Asyncio => eyes.name_of(task.addr).is_ok_and(|name| name == task.name),
+            TaskKind::Greenlet(_) => {
+                let name = eyes.living_name(&self.greenlets, task.addr);
+                name.is_ok_and(|name| name.is_some_and(|name| name == task.name))
+            }
+        }
     }
 
     fn eyes<'a>(
@@ -211,6 +305,7 @@ impl TaskReader {
         let running = threads.iter();
         running
             .filter_map(|thread| eyes.running_loop(thread, &current))
+            .chain(self.greenlets.running(threads))
             .collect()
     }
 }

@@ -11,10 +11,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::{
     cpython::{CpythonError, ObjectError, Runtime},
     pipeline::{attach::Attached, stacks},
-    pystack::{Chain, ChainEnd, PyFrame, Resolver},
+    pystack::{PyFrame, Resolver},
     stack::Frame,
     target::{Presence, SchedulerMark},
-    tasks::{Snapshot, Task, TaskReader, Unread},
+    tasks::{LoopKind, Snapshot, Task, TaskReader, Unread},
     words::{RemoteAddr, TaskAddr, ThreadStateAddr, Tid},
 };
 
@@ -47,6 +47,8 @@ pub struct SeenTasks {
     pub broken_lists: Vec<ObjectError>,
     /// How many loops run.
     pub loops: usize,
+    /// In how many threads greenlets switch.
+    pub switching: usize,
 }
 
 /// A snapshot, and the loops whose threads may have run meanwhile.
@@ -76,7 +78,7 @@ pub(super) fn look(
     let frames: Vec<Vec<PyFrame>> = snapshot
         .tasks
         .iter()
-        .map(|task| resolver.frames(&attached.memory, &chain(task)))
+        .map(|task| resolver.frames(&attached.memory, &task.chain()))
         .collect();
     let changed = resolver.revalidate(&attached.memory);
     let changed: Vec<_> = changed.into_iter().map(|code| code.addr).collect();
@@ -92,12 +94,17 @@ pub(super) fn look(
             exact: !restless.contains(&task.event_loop),
         }
     });
+    let of_kind = |kind| {
+        let loops = snapshot.loops.iter();
+        loops.filter(|running| running.kind == kind).count()
+    };
     Ok(SeenTasks {
         tasks: tasks.collect(),
         unreadable: snapshot.unreadable,
         left_out: snapshot.left_out,
         broken_lists: snapshot.broken_lists,
-        loops: snapshot.loops.len(),
+        loops: of_kind(LoopKind::Asyncio),
+        switching: of_kind(LoopKind::Greenlets),
     })
 }
 
@@ -131,12 +138,4 @@ fn shoot(
         })
         .collect();
     Ok(Shot { snapshot, restless })
-}
-
-fn chain(task: &Task) -> Chain {
-    Chain {
-        frames: task.frames.clone(),
-        cut_at: task.frames.len(),
-        ..Chain::empty(ChainEnd::Complete)
-    }
 }

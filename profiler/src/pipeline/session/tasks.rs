@@ -25,7 +25,7 @@ use crate::{
     source::{Accounts, Slot},
     stack::StackId,
     sys,
-    tasks::{RunningLoop, Snapshot, Task, TaskReader, TaskStatus},
+    tasks::{LoopKind, RunningLoop, Snapshot, Task, TaskReader, TaskStatus},
     words::{
         DurationNs, Generation, MonotonicNs, Pid, PthreadId, RemoteAddr, TaskAddr, ThreadStateAddr,
         Tid,
@@ -40,6 +40,9 @@ const PART: u64 = 5;
 /// own table is looked for.
 const NEW_LOOPS: DurationNs = DurationNs(100_000_000);
 const TABLE: DurationNs = DurationNs(1_000_000_000);
+/// How often greenlets are looked for among all objects, and which part of the time that may take.
+const EVERYWHERE: DurationNs = DurationNs(1_000_000_000);
+const EVERYWHERE_PART: u64 = 50;
 
 /// What a run knows of the tasks of one process.
 #[derive(Debug, Default)]
@@ -47,6 +50,8 @@ pub(super) struct MemberTasks {
     reader: Option<TaskReader>,
     has_table: bool,
     table_again: MonotonicNs,
+    /// No sooner are greenlets looked for among all objects.
+    everywhere_again: MonotonicNs,
     held: Option<Held>,
     /// No sooner are they read again.
     not_before: MonotonicNs,
@@ -69,6 +74,7 @@ struct Shot {
 /// The thread in which a loop runs.
 #[derive(Clone, Copy, Debug)]
 struct LoopThread {
+    kind: LoopKind,
     state: ThreadStateAddr,
     slot: Slot,
     account: Account,
@@ -80,6 +86,7 @@ impl MemberTasks {
         self.reader = None;
         self.has_table = false;
         self.table_again = MonotonicNs(0);
+        self.everywhere_again = MonotonicNs(0);
         self.stacks.clear();
         self.names = Names::default();
     }
@@ -98,7 +105,11 @@ impl Member {
         }
         self.open(kit);
         let began = sys::monotonic();
+        let everywhere = self.ask_everywhere(began);
         let shot = self.shoot(accounts, due);
+        if everywhere {
+            self.looked_everywhere(began);
+        }
         self.settle_tasks(kit, due);
         let Some(shot) = shot else {
             return;
@@ -138,6 +149,26 @@ impl Member {
         if table.is_some() || tasks.reader.is_none() {
             tasks.reader = Some(TaskReader::new(runtime, table.as_ref()));
         }
+    }
+
+    /// Asks for a look at all objects if one is due. What is given back is to be told when it is over.
+    fn ask_everywhere(&mut self, now: MonotonicNs) -> bool {
+        let tasks = &mut self.tasks;
+        let Some(reader) = &mut tasks.reader else {
+            return false;
+        };
+        let due = reader.has_greenlets() && now >= tasks.everywhere_again;
+        if due {
+            reader.look_everywhere();
+        }
+        due
+    }
+
+    fn looked_everywhere(&mut self, began: MonotonicNs) {
+        let now = sys::monotonic();
+        let took = now.0.saturating_sub(began.0);
+        let pause = took.saturating_mul(EVERYWHERE_PART).max(EVERYWHERE.0);
+        self.tasks.everywhere_again = MonotonicNs(now.0.saturating_add(pause));
     }
 
     /// Reads all tasks, again where their loop's thread ran meanwhile.
@@ -318,6 +349,7 @@ fn threads_of(
         let own = |running: &&RunningLoop| running.pthread_id == PthreadId(account.tls_base);
         for running in loops.iter().filter(own) {
             let thread = LoopThread {
+                kind: running.kind,
                 state: running.state,
                 slot,
                 account,
