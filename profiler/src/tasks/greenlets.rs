@@ -3,7 +3,7 @@
 //! A greenlet is an object of C++ behind an object of Python (greenlet 2.0 and later). The places of
 //! its first fields never changed but with the size of an exception's state; of what comes behind
 //! them nothing is believed that does not prove itself. A suspended greenlet keeps its topmost frame,
-//! from which the chain leads to its first function; a running one is its thread's chain. Which
+//! from which the chain leads to its first function; a running one's is its thread's. Which
 //! thread that is, tells the stack of exceptions that a suspended one has put away: it ends in the
 //! thread's state. Not here: where they are found ([`search`]).
 
@@ -117,8 +117,14 @@ impl Own {
         self.stop == MAIN
     }
 
+    const fn is_over(&self) -> bool {
+        self.stop != 0 && self.start == 0
+    }
+
+    /// It has put its stack of exceptions away. Its topmost frame does not tell: one that is in
+    /// nothing but C has none.
     const fn is_suspended(&self) -> bool {
-        self.stop != 0 && self.start != 0 && self.top_frame.0 != 0
+        self.stop != 0 && self.start != 0 && self.exc_info.0 != 0
     }
 }
 
@@ -253,15 +259,16 @@ impl Eyes<'_> {
             return Ok(Found::Over);
         };
         let has_begun = own.stop != 0;
-        let status = match (has_begun, own.start, own.top_frame) {
-            (false, _, _) if self.is_tracked(greenlet)? => TaskStatus::Runnable,
-            (false, _, _) | (true, 0, _) => return Ok(Found::Over),
-            (true, _, RemoteAddr(0)) if own.is_main() => return Ok(Found::Thread),
-            (true, _, RemoteAddr(0)) => TaskStatus::Running,
-            (true, _, _) => TaskStatus::Waiting,
+        let status = match (has_begun, own.is_suspended()) {
+            _ if own.is_over() => return Ok(Found::Over),
+            (false, _) if self.is_tracked(greenlet)? => TaskStatus::Runnable,
+            (false, _) => return Ok(Found::Over),
+            (true, true) => TaskStatus::Waiting,
+            (true, false) if own.is_main() => return Ok(Found::Thread),
+            (true, false) => TaskStatus::Running,
         };
         let chain = match (status, &greenlets.plan) {
-            (TaskStatus::Waiting, Some(plan)) => {
+            (TaskStatus::Waiting, Some(plan)) if own.top_frame.0 != 0 => {
                 let frame = match self.layout.frame.of_object {
                     Some(field) => self.memory.pointer(own.top_frame.plus(field.into()))?,
                     None => own.top_frame,
@@ -291,15 +298,21 @@ impl Eyes<'_> {
         }))
     }
 
-    /// Whether it lives, and what it is called.
+    /// What it is called, if it has begun and is not over.
     pub(super) fn living_name(
         &self,
         greenlets: &Greenlets,
         greenlet: TaskAddr,
     ) -> Result<Option<TaskName>, Unread> {
         let own = self.own_greenlet(greenlets, greenlet)?;
-        let lives = own.is_some_and(|own| own.stop != 0 && own.start != 0);
+        let lives = own.is_some_and(|own| own.stop != 0 && !own.is_over());
         Ok(lives.then(|| self.name_of_greenlet(greenlet)))
+    }
+
+    /// Whether it runs in its thread.
+    pub(super) fn greenlet_runs(&self, greenlets: &Greenlets, greenlet: TaskAddr) -> bool {
+        let own = self.own_greenlet(greenlets, greenlet).ok().flatten();
+        own.is_some_and(|own| own.stop != 0 && !own.is_over() && !own.is_suspended())
     }
 
     /// Whether the collector knows it still: it forgets an object before its memory is given back.

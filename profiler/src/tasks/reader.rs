@@ -257,6 +257,14 @@ impl TaskReader {
         }
     }
 
+    /// Whether a greenlet runs now.
+    #[must_use]
+    pub fn greenlet_runs(&self, memory: &dyn Memory, greenlet: &Task) -> bool {
+        let (sheet, kinds) = (Sheet::new(memory), Kinds::default());
+        let eyes = self.eyes(memory, &sheet, &kinds);
+        eyes.greenlet_runs(&self.greenlets, greenlet.addr)
+    }
+
     fn eyes<'a>(
         &'a self,
         memory: &'a dyn Memory,

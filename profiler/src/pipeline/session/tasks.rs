@@ -8,6 +8,7 @@
 mod held;
 mod ran;
 mod stack;
+mod switched;
 
 use std::sync::Arc;
 

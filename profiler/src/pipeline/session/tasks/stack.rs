@@ -154,8 +154,9 @@ fn label(task: &Task, coroutine: Option<&PyFrame>) -> String {
     if let (TaskName::Given(name), None) = (&task.name, task_books::number(task)) {
         return name.to_string();
     }
-    if let Some(greenlet) = task.greenlet().filter(|greenlet| !greenlet.has_begun) {
-        return format!("{} not begun", greenlet.class);
+    if let (Some(greenlet), None) = (task.greenlet(), coroutine) {
+        // It is in nothing but C, or has not begun.
+        return greenlet.class.to_string();
     }
     match coroutine {
         Some(PyFrame::Known { code, .. }) => code.name.to_string(),
