@@ -143,7 +143,7 @@ impl Greenlets {
         }
     }
 
-    /// At the next snapshot all objects are gone through.
+    /// At the next search all objects are gone through.
     pub(super) fn look_everywhere(&mut self) {
         self.everywhere = true;
     }

@@ -62,6 +62,9 @@ pub struct TaskReader {
     places: FxHashMap<InterpreterAddr, Places>,
     known: FxHashMap<TaskAddr, Known>,
     greenlets: Greenlets,
+    /// Greenlets were looked for since the last snapshot, and what kept that from being whole.
+    has_looked: bool,
+    broken: Vec<ObjectError>,
 }
 
 impl TaskReader {
@@ -80,13 +83,26 @@ impl TaskReader {
             places: FxHashMap::default(),
             known: FxHashMap::default(),
             greenlets: Greenlets::new(runtime),
+            has_looked: false,
+            broken: Vec::new(),
         }
     }
 
-    /// At the next snapshot greenlets are looked for among all objects, which takes long if there
-    /// are many, and not among the newest alone.
-    pub fn look_everywhere(&mut self) {
+    /// Looks for greenlets among all objects, which takes long if there are many. Snapshots look
+    /// among the newest alone, but for the first one that meets any.
+    ///
+    /// # Errors
+    /// When the lists of interpreters and threads could not be read.
+    pub fn look_everywhere(
+        &mut self,
+        runtime: &Runtime,
+        memory: &dyn Memory,
+    ) -> Result<(), CpythonError> {
         self.greenlets.look_everywhere();
+        let threads = runtime.thread_states(memory)?;
+        let interpreters = self.find(runtime, memory)?;
+        self.broken = self.find_greenlets(runtime, memory, &interpreters, &threads);
+        Ok(())
     }
 
     /// Whether the program has greenlets at all, as far as was looked.
@@ -106,9 +122,9 @@ impl TaskReader {
     ) -> Result<Vec<RunningLoop>, CpythonError> {
         let threads = runtime.thread_states(memory)?;
         let interpreters = self.find(runtime, memory)?;
-        if !self.greenlets.are_there() {
-            self.find_greenlets(runtime, memory, &interpreters, &threads);
-        }
+        let mut broken = self.find_greenlets(runtime, memory, &interpreters, &threads);
+        self.broken.append(&mut broken);
+        self.has_looked = true;
         let (sheet, kinds) = (Sheet::new(memory), Kinds::default());
         Ok(self.running(&self.eyes(memory, &sheet, &kinds), &threads))
     }
@@ -125,7 +141,11 @@ impl TaskReader {
     ) -> Result<Snapshot, CpythonError> {
         let interpreters = self.find(runtime, memory)?;
         let threads = runtime.thread_states(memory)?;
-        let mut broken_lists = self.find_greenlets(runtime, memory, &interpreters, &threads);
+        if !std::mem::take(&mut self.has_looked) {
+            let mut broken = self.find_greenlets(runtime, memory, &interpreters, &threads);
+            self.broken.append(&mut broken);
+        }
+        let mut broken_lists = std::mem::take(&mut self.broken);
         let (sheet, kinds) = (Sheet::new(memory), Kinds::default());
         let mut known = std::mem::take(&mut self.known);
         let eyes = self.eyes(memory, &sheet, &kinds);

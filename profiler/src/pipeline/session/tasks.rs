@@ -105,12 +105,9 @@ impl Member {
             return;
         }
         self.open(kit);
+        self.look_everywhere();
         let began = sys::monotonic();
-        let everywhere = self.ask_everywhere(began);
         let shot = self.shoot(accounts, due);
-        if everywhere {
-            self.looked_everywhere(began);
-        }
         self.settle_tasks(kit, due);
         let Some(shot) = shot else {
             return;
@@ -152,24 +149,24 @@ impl Member {
         }
     }
 
-    /// Asks for a look at all objects if one is due. What is given back is to be told when it is over.
-    fn ask_everywhere(&mut self, now: MonotonicNs) -> bool {
-        let tasks = &mut self.tasks;
-        let Some(reader) = &mut tasks.reader else {
-            return false;
+    /// Looks for greenlets among all objects, if that is due.
+    fn look_everywhere(&mut self) {
+        let began = sys::monotonic();
+        let (Some(python), tasks) = (&self.python, &mut self.tasks) else {
+            return;
         };
-        let due = reader.has_greenlets() && now >= tasks.everywhere_again;
-        if due {
-            reader.look_everywhere();
+        let Some(reader) = &mut tasks.reader else {
+            return;
+        };
+        if !reader.has_greenlets() || began < tasks.everywhere_again {
+            return;
         }
-        due
-    }
-
-    fn looked_everywhere(&mut self, began: MonotonicNs) {
+        // What cannot be read now can be the next time.
+        let _ = reader.look_everywhere(&python.runtime, self.hold.memory());
         let now = sys::monotonic();
         let took = now.0.saturating_sub(began.0);
         let pause = took.saturating_mul(EVERYWHERE_PART).max(EVERYWHERE.0);
-        self.tasks.everywhere_again = MonotonicNs(now.0.saturating_add(pause));
+        tasks.everywhere_again = MonotonicNs(now.0.saturating_add(pause));
     }
 
     /// Reads all tasks, again where their loop's thread ran meanwhile.

@@ -84,9 +84,9 @@ impl Names {
 impl Member {
     /// Reads all tasks, so that those that run can be named.
     pub(in super::super) fn learn_tasks(&mut self, kit: &mut Kit) {
+        self.look_everywhere();
         let began = sys::monotonic();
         self.ready_reader(began);
-        let everywhere = self.ask_everywhere(began);
         let (Some(python), Some(reader)) = (&self.python, &mut self.tasks.reader) else {
             return;
         };
@@ -96,9 +96,6 @@ impl Member {
             kit.tasks.read(&snapshot);
             self.tasks.names.learn(&snapshot, now);
             self.learn_greenlets(kit, &snapshot, now);
-        }
-        if everywhere {
-            self.looked_everywhere(began);
         }
         let took = now.0.saturating_sub(began.0);
         let pause = took.saturating_mul(PART - 1).max(PAUSE);

@@ -16,7 +16,7 @@ use crate::{
     stack::Frame,
     tasks::{LoopKind, Snapshot, Task, TaskName, TaskStatus},
     wire::Tick,
-    words::{DurationNs, FrameAddr, MonotonicNs, ThreadStateAddr},
+    words::{DurationNs, FrameAddr, MonotonicNs, TaskAddr, ThreadStateAddr},
 };
 
 /// How soon it is asked again whose a frame is that was nobody's.
@@ -106,7 +106,16 @@ impl Member {
         }
         let switching = snapshot.loops.iter();
         let switching = switching.filter(|it| it.kind == LoopKind::Greenlets);
-        known.states = switching.map(|it| it.state).collect();
+        known.states = switching.clone().map(|it| it.state).collect();
+        // One that runs may have switched before its frames were read. Its first one stays.
+        let mains = switching.map(|it| TaskAddr(it.event_loop.0));
+        let alive = snapshot.tasks.iter().map(|task| task.addr);
+        let alive: FxHashSet<TaskAddr> = alive.chain(mains).collect();
+        for (root, seen) in before {
+            if alive.contains(&seen.task.addr) {
+                known.by_root.entry(root).or_insert(seen);
+            }
+        }
     }
 
     /// The greenlet that ran at a tick; none when the thread has none, or its main greenlet ran.
