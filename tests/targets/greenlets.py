@@ -4,8 +4,9 @@ usage: greenlets.py PACKAGES still                  suspended in known places, i
        greenlets.py PACKAGES turns SECONDS          plain ones that take turns
        greenlets.py PACKAGES server CLIENTS SECONDS gevent: a server on loopback, and its clients
 
-PACKAGES is a folder that has greenlet and gevent. At the end each greenlet's time by the thread's
-clock is told, by the name under which a profile should have it, and what all of the thread's was.
+PACKAGES is a folder that has greenlet and gevent; SECONDS are of the thread's CPU. At the end each
+greenlet's time by the thread's clock is told, by the name under which a profile should have it, and
+what all of the thread's was.
 """
 import sys
 import threading
@@ -145,8 +146,8 @@ def turns(seconds):
     light.switch(back, "light", of_light, 0.002)
     SPENT.clear()
     ready_to_go()
-    until = time.perf_counter() + float(seconds)
-    while time.perf_counter() < until:
+    until = time.thread_time() + float(seconds)
+    while time.thread_time() < until:
         heavy.switch()
         light.switch()
         # It is its thread, and no task.
@@ -164,6 +165,7 @@ def passes():
 
 def server(clients, seconds):
     import gevent
+    import gevent.event
     import gevent.pool
     import gevent.server
     import gevent.socket
@@ -189,25 +191,22 @@ def server(clients, seconds):
         )
         listening.start()
         servers.append(listening)
-    told = time.perf_counter
     until = []
 
     def asks(kind):
         connection = gevent.socket.create_connection(
             ("127.0.0.1", servers[kind].server_port)
         )
-        while not until or told() < until[0]:
+        while not until or time.thread_time() < until[0]:
             connection.sendall(b"x")
             connection.recv(1)
             if not until:
                 begin.wait()
         connection.close()
 
-    import gevent.event
-
     begin = gevent.event.Event()
     asking = [gevent.spawn(asks, number % len(sizes)) for number in range(int(clients))]
-    for number, one in enumerate(asking):
+    for one in asking:
         one.name = "asks"
     # All connections are there, and each has its greenlet.
     while len(pool) < len(asking):
@@ -215,7 +214,7 @@ def server(clients, seconds):
     gevent.sleep(0)
     SPENT.clear()
     ready_to_go()
-    until.append(told() + float(seconds))
+    until.append(time.thread_time() + float(seconds))
     begin.set()
     gevent.joinall(asking)
     say_done(clients=len(asking))
