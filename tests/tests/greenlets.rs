@@ -256,7 +256,9 @@ fn those_that_are_suspended_wait(python: &Python) -> Result<()> {
     };
     let target = Target::start(python, "greenlets.py", &[&packages, "still"])?;
     let options = ["--tasks", "--mode", "wall", "-r", "97", "-d", "1s"];
-    let profile = Running::in_detail(target.pid(), &options)?.finish()?.profile()?;
+    let profile = Running::in_detail(target.pid(), &options)?
+        .finish()?
+        .profile()?;
     let seconds = |label: &str, reason: Option<&str>| -> f64 {
         let entries = profile.entries.iter().filter(|entry| {
             let mut frames = profile.stack(entry);

@@ -15,17 +15,17 @@ use std::fmt;
 use profiler_common::plan::Plan;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use self::search::{Classes, HEADER, NEXT_FLAGS, PREVIOUS_FLAGS};
+use self::search::{Classes, FLAGS, HEADER};
 use super::kinds::Shape;
 use super::reader::Eyes;
-use super::{
-    Greenlet, Leaf, LoopKind, RunningLoop, Task, TaskKind, TaskName, TaskStatus, Unread,
-};
+use super::{Greenlet, Leaf, LoopKind, RunningLoop, Task, TaskKind, TaskName, TaskStatus, Unread};
 use crate::cpython::objects::word_at;
 use crate::cpython::{ObjectError, Runtime, ThreadState, plan_of_frames};
 use crate::pystack::{Chain, ChainEnd, Walker};
 use crate::target::Memory as _;
-use crate::words::{CoroutineAddr, FrameAddr, InterpreterAddr, RemoteAddr, TaskAddr, ThreadStateAddr};
+use crate::words::{
+    CoroutineAddr, FrameAddr, InterpreterAddr, RemoteAddr, TaskAddr, ThreadStateAddr,
+};
 
 /// `stack_stop` of a thread's main greenlet.
 const MAIN: u64 = u64::MAX;
@@ -96,7 +96,7 @@ impl fmt::Debug for Greenlets {
 
 /// What became of one.
 pub(super) enum Found {
-    Task(Task),
+    Task(Box<Task>),
     /// A main greenlet that runs: it is its thread.
     Thread,
     /// It is finished, or is none any more.
@@ -235,7 +235,9 @@ impl Eyes<'_> {
             return Err(Unread::OtherGreenlet);
         }
         let mut block = [0; BYTES];
-        self.memory.read(addr, &mut block).map_err(ObjectError::from)?;
+        self.memory
+            .read(addr, &mut block)
+            .map_err(ObjectError::from)?;
         let word = |offset: usize| word_at(&block, offset).unwrap_or(0);
         if word(fields.object) != greenlet.0 {
             return Err(Unread::OtherGreenlet);
@@ -279,7 +281,7 @@ impl Eyes<'_> {
             _ => Chain::empty(ChainEnd::NoFrame),
         };
         let main = self.main_of(greenlets, greenlet, &own, 0);
-        Ok(Found::Task(Task {
+        Ok(Found::Task(Box::new(Task {
             kind: TaskKind::Greenlet(Greenlet {
                 class: self.kind(greenlet.into())?.name,
                 is_main: own.is_main(),
@@ -295,7 +297,7 @@ impl Eyes<'_> {
             waits_for: None,
             event_loop: main.unwrap_or(RemoteAddr(0)),
             awaited_by: Vec::new(),
-        }))
+        })))
     }
 
     /// What it is called, if it has begun and is not over.
@@ -318,8 +320,8 @@ impl Eyes<'_> {
     /// Whether the collector knows it still: it forgets an object before its memory is given back.
     fn is_tracked(&self, greenlet: TaskAddr) -> Result<bool, ObjectError> {
         let node = RemoteAddr(greenlet.0.wrapping_sub(HEADER));
-        let next = self.memory.u64(node)? & !NEXT_FLAGS;
-        let previous = self.memory.u64(node.plus(8))? & !PREVIOUS_FLAGS;
+        let next = self.memory.u64(node)? & !FLAGS;
+        let previous = self.memory.u64(node.plus(8))? & !FLAGS;
         Ok(next != 0 && previous != 0)
     }
 
@@ -349,7 +351,9 @@ impl Eyes<'_> {
             return Some(greenlet.into());
         }
         let places = greenlets.main.get();
-        let places = places.into_iter().chain(greenlets.fields.main.iter().copied());
+        let places = places
+            .into_iter()
+            .chain(greenlets.fields.main.iter().copied());
         let mut parent = None;
         for place in places {
             let Some((other, its)) = self.greenlet_at(greenlets, own, place) else {

@@ -5,8 +5,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{LoopKind, RunningLoop};
 use super::reader::Eyes;
+use super::{LoopKind, RunningLoop};
 use crate::cpython::{ObjectError, ThreadState};
 use crate::target::Memory as _;
 use crate::words::{RemoteAddr, TaskAddr};

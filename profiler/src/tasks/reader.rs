@@ -211,7 +211,7 @@ impl TaskReader {
                 let read = eyes.greenlet(&self.greenlets, *addr);
                 let note = sheet.end_note();
                 let task = match read {
-                    Ok(Found::Task(task)) => Some(Arc::new(task)),
+                    Ok(Found::Task(task)) => Some(Arc::from(task)),
                     Ok(Found::Thread) => None,
                     Ok(Found::Over) => {
                         over.push(*addr);

@@ -214,7 +214,11 @@ pub(super) fn print(
     if greenlets > 0 {
         let between = if of_asyncio > 0 { ", " } else { "" };
         let threads = plural(seen.switching, "thread");
-        write!(out, "{between}{} in {threads}", plural(greenlets, "greenlet"))?;
+        write!(
+            out,
+            "{between}{} in {threads}",
+            plural(greenlets, "greenlet")
+        )?;
     }
     write!(out, "{off}")?;
     for status in [

@@ -16,9 +16,9 @@ use crate::words::{InterpreterAddr, RemoteAddr, TaskAddr};
 
 /// Size of the header that the collector puts before an object (3.8+).
 pub(super) const HEADER: u64 = 16;
-/// Bits of its words that are flags.
-pub(super) const NEXT_FLAGS: u64 = 7;
-pub(super) const PREVIOUS_FLAGS: u64 = 3;
+/// Bits of its two words that are flags. One more would be too many: within 3.13 there are heads at
+/// odd multiples of four.
+pub(super) const FLAGS: u64 = 3;
 /// The lists of an interpreter.
 const LISTS: u64 = 3;
 /// Most objects of one list that are looked at.
@@ -97,16 +97,16 @@ impl Greenlets {
         head: RemoteAddr,
         extent: Extent,
     ) -> Result<(), ObjectError> {
-        let (most, link, flags) = match extent {
-            Extent::Newest => (MAX_NEWEST, 8, PREVIOUS_FLAGS),
-            Extent::All => (MAX_OBJECTS, 0, NEXT_FLAGS),
+        let (most, link) = match extent {
+            Extent::Newest => (MAX_NEWEST, 8),
+            Extent::All => (MAX_OBJECTS, 0),
         };
         let type_at = HEADER as usize + objects.layout.object.ob_type as usize;
         let no_list = |addr| ObjectError::WrongType {
             addr,
             expected: "list of the collector",
         };
-        let mut at = RemoteAddr(objects.memory.u64(head.plus(link))? & !flags);
+        let mut at = RemoteAddr(objects.memory.u64(head.plus(link))? & !FLAGS);
         // Where it was at the last power of two: who comes there again goes round in a circle.
         let (mut steps, mut mark) = (0_usize, at);
         while at != head {
@@ -117,12 +117,10 @@ impl Greenlets {
             let block = block.get_mut(..type_at + 8).ok_or(no_list(at))?;
             objects.memory.read(at, block)?;
             let class = RemoteAddr(word_at(block, type_at).unwrap_or(0));
-            if self.is_greenlets(types, objects, kinds, class, at)
-                && self.known.len() < MAX_TASKS
-            {
+            if self.is_greenlets(types, objects, kinds, class, at) && self.known.len() < MAX_TASKS {
                 self.known.insert(TaskAddr(at.plus(HEADER).0));
             }
-            at = RemoteAddr(word_at(block, link as usize).unwrap_or(0) & !flags);
+            at = RemoteAddr(word_at(block, link as usize).unwrap_or(0) & !FLAGS);
             steps += 1;
             if steps == most {
                 return Ok(());

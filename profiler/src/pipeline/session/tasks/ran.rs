@@ -114,11 +114,7 @@ impl Member {
             tick.leaf_frames,
             tick.walk_end,
         )
-        .with_notes(
-            tick.generators(),
-            tick.generators_missing,
-            tick.root,
-        );
+        .with_notes(tick.generators(), tick.generators_missing, tick.root);
         if chain.generators.is_empty() && chain.root.is_none() {
             return None;
         }
@@ -232,11 +228,7 @@ fn coroutine_of(python: &mut Python, memory: &dyn Memory, chain: &Chain) -> Stri
 }
 
 /// The last frame of a chain.
-pub(super) fn last_of(
-    python: &mut Python,
-    memory: &dyn Memory,
-    chain: &Chain,
-) -> Option<PyFrame> {
+pub(super) fn last_of(python: &mut Python, memory: &dyn Memory, chain: &Chain) -> Option<PyFrame> {
     let last = chain.frames.len().saturating_sub(1);
     let at = last + chain.missing as usize * usize::from(last >= chain.cut_at);
     let mut frames = python.stacks.name(memory, &chain.part(at, at));

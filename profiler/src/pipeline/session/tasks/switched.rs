@@ -126,7 +126,10 @@ impl Member {
         chain: &Chain,
     ) -> Option<Ran> {
         let known = &self.tasks.names.greenlets;
-        let seen = chain.root.and_then(|root| known.by_root.get(&root)).cloned();
+        let seen = chain
+            .root
+            .and_then(|root| known.by_root.get(&root))
+            .cloned();
         if seen.is_none() && !known.has(tick) {
             return None;
         }
