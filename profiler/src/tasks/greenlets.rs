@@ -8,6 +8,8 @@
 //! thread's state. Not here: where they are found ([`search`]).
 
 mod search;
+#[cfg(test)]
+mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
