@@ -1,4 +1,4 @@
-//! The asyncio tasks of a process at one look.
+//! The asyncio tasks and the greenlets of a process at one look.
 //!
 //! A task changes only while its loop's thread runs. So the scheduler's proof for that thread (see
 //! [`super::eye`]) is one for all its tasks: they are read again a few times if it ran, and are an
@@ -26,9 +26,9 @@ const ATTEMPTS: usize = 6;
 pub struct SeenTask {
     /// What was read of it.
     pub task: Arc<Task>,
-    /// Its coroutines, leaf first.
+    /// Its coroutines, or a greenlet's stack, leaf first.
     pub frames: Vec<Frame>,
-    /// The thread in which its loop runs, if it does.
+    /// The thread in which its loop runs, if it does, or in which it switches.
     pub thread: Option<Tid>,
     /// Its loop's thread did not run while it was read.
     pub exact: bool,
