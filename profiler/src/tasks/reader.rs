@@ -105,12 +105,6 @@ impl TaskReader {
         Ok(())
     }
 
-    /// Whether the program has greenlets at all, as far as was looked.
-    #[must_use]
-    pub fn has_greenlets(&self) -> bool {
-        self.greenlets.are_there()
-    }
-
     /// The loops that run, without the tasks: whose threads a snapshot depends on.
     ///
     /// # Errors

@@ -152,15 +152,16 @@ impl Member {
     /// Looks for greenlets among all objects, if that is due.
     fn look_everywhere(&mut self) {
         let began = sys::monotonic();
+        if began < self.tasks.everywhere_again {
+            return;
+        }
+        self.ready_reader(began);
         let (Some(python), tasks) = (&self.python, &mut self.tasks) else {
             return;
         };
         let Some(reader) = &mut tasks.reader else {
             return;
         };
-        if !reader.has_greenlets() || began < tasks.everywhere_again {
-            return;
-        }
         // What cannot be read now can be the next time.
         let _ = reader.look_everywhere(&python.runtime, self.hold.memory());
         let now = sys::monotonic();
