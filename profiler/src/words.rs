@@ -66,7 +66,7 @@ word! {
     CoroutineAddr(u64), "{:#x}"
 }
 word! {
-    /// Address of an asyncio task in the target.
+    /// Address of an asyncio task, or of a greenlet, in the target.
     TaskAddr(u64), "{:#x}"
 }
 word! {

@@ -275,11 +275,29 @@ fn sid() -> Option<PathBuf> {
     (root.is_dir() && nix::unistd::geteuid().is_root()).then_some(root)
 }
 
-/// The folder with packages from PyPI for an interpreter, if `cargo xtask setup` could fill one.
+/// The folder with a package from PyPI, as an interpreter sees it, if `cargo xtask setup` could fill
+/// one.
 #[must_use]
-pub fn packages(python: &Python) -> Option<PathBuf> {
-    let folder = cache()?.join("packages").join(python.series());
-    folder.is_dir().then_some(folder)
+pub fn packages(python: &Python, package: &str) -> Option<String> {
+    let folder = packages_folder(python)?;
+    if !folder.join(package).is_dir() {
+        return None;
+    }
+    let seen = match &python.root {
+        Some(root) => Path::new("/").join(folder.strip_prefix(root).ok()?),
+        None => folder,
+    };
+    Some(seen.to_string_lossy().into_owned())
+}
+
+/// Where packages from PyPI for an interpreter belong.
+#[must_use]
+pub fn packages_folder(python: &Python) -> Option<PathBuf> {
+    let folder = match &python.root {
+        Some(root) => root.join("opt/packages"),
+        None => cache()?.join("packages"),
+    };
+    Some(folder.join(python.series()))
 }
 
 /// Where slow things are kept between builds: `PROFILER_CACHE`, or a folder of the user's cache.

@@ -56,6 +56,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("gap_meter.c", include_str!("../targets/gap_meter.c")),
     ("gap_meter.py", include_str!("../targets/gap_meter.py")),
     ("gil_waiters.py", include_str!("../targets/gil_waiters.py")),
+    ("greenlets.py", include_str!("../targets/greenlets.py")),
     ("generators.py", include_str!("../targets/generators.py")),
     (
         "known_stacks.py",

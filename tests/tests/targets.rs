@@ -136,6 +136,17 @@ fn all_of(python: &Python) -> Result<()> {
         ensure!(done["spent"].is_object(), "{done}");
     }
 
+    if let Some(packages) = pythons::packages(python, "gevent") {
+        check(python, "greenlets.py", &[&packages, "still"]).context("greenlets")?;
+        for what in [&["turns", "0.1"][..], &["server", "3", "0.1"]] {
+            let arguments = [&[&*packages][..], what].concat();
+            let mut greenlets = Target::start(python, "greenlets.py", &arguments)?;
+            greenlets.tell("go")?;
+            let done = greenlets.expect("done")?;
+            ensure!(done["spent"].is_object(), "{done}");
+        }
+    }
+
     let mut origin = Target::start(python, "origin.py", &["1", "0", "1000", "1"])?;
     origin.tell("go")?;
     let names: Vec<String> = origin.done()?.into_iter().map(|it| it.name).collect();

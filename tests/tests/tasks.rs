@@ -161,9 +161,9 @@ fn tasks_of_uvloop_are_as_their_program_says() -> Result<()> {
     let Some(python) = pythons::any() else {
         return Ok(());
     };
-    let Some(packages) = pythons::packages(python) else {
+    let Some(packages) = pythons::packages(python, "uvloop") else {
         leave_out("there is no uvloop: run `cargo xtask setup`");
         return Ok(());
     };
-    check_kind(python, &["uvloop", &packages.to_string_lossy()])
+    check_kind(python, &["uvloop", &packages])
 }

@@ -81,11 +81,6 @@ impl Cache {
         self.root.join("vm")
     }
 
-    /// Packages from PyPI that targets import, for an interpreter of that minor version.
-    pub(crate) fn packages(&self, series: &str) -> PathBuf {
-        self.root.join("packages").join(series)
-    }
-
     /// A virtual environment with the peers that are measured beside the profiler.
     pub(crate) fn peers(&self) -> PathBuf {
         self.root.join("peers")

@@ -11,6 +11,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use nix::unistd::geteuid;
 
+use tests::pythons::Python;
+
 use crate::cache::Cache;
 use crate::{free_threaded, kinds, shell};
 
@@ -52,8 +54,14 @@ const SID_PYTHONS: &[&str] = &["python3.13", "python3.14", "python3.15"];
 /// The peers, by their names and versions on PyPI.
 const PEERS: &[&str] = &["py-spy==0.4.3", "austin-dist==4.0.0"];
 
-/// What targets import that no interpreter brings, by names and versions on PyPI.
+/// What targets import that no interpreter brings, by names and versions on PyPI: for one
+/// interpreter, and for each of a minor version with a GIL, from this one on.
 const PACKAGES: &[&str] = &["uvloop==0.23.0"];
+const OF_EACH: &[(u8, [&str; 2])] = &[
+    (8, ["greenlet==3.1.1", "gevent==24.2.1"]),
+    (9, ["greenlet==3.2.5", "gevent==25.9.1"]),
+    (10, ["greenlet==3.5.6", "gevent==26.9.0"]),
+];
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let cache = Cache::open()?;
@@ -62,7 +70,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     sid(&cache)?;
     free_threaded::make(&cache)?;
     kinds::run(&cache)?;
-    packages(&cache)?;
+    packages()?;
     if options.peers {
         peers(&cache)?;
     }
@@ -238,31 +246,48 @@ fn is_mounted(place: &Path) -> Result<bool> {
         .any(|line| line.split(' ').nth(4) == Some(place.as_str())))
 }
 
-/// For one interpreter, into a folder of their own: `pip` writes each file where it belongs only
-/// once it has it all.
-fn packages(cache: &Cache) -> Result<()> {
-    let Some(python) = tests::pythons::any() else {
+/// Into a folder for each minor version, by the `pip` of one interpreter: it takes wheels for others
+/// too, and writes each file where it belongs only once it has it all.
+fn packages() -> Result<()> {
+    let Some(by) = tests::pythons::any() else {
         return Ok(());
     };
-    let folder = cache.packages(&python.series());
-    if folder.join("uvloop").exists() {
-        return Ok(());
+    install_packages(by, by, "uvloop", PACKAGES);
+    for python in tests::pythons::all() {
+        let minor = python.version.1;
+        let all = OF_EACH.iter().rfind(|(first, _)| *first <= minor);
+        if let Some((_, packages)) = all.filter(|_| !python.free_threaded) {
+            install_packages(by, python, "gevent", packages);
+        }
     }
-    let Some((program, words)) = python.command.split_first() else {
-        return Ok(());
+    Ok(())
+}
+
+/// The last of the packages to come stands for all.
+fn install_packages(by: &Python, python: &Python, last: &str, packages: &[&str]) {
+    let Some(folder) = tests::pythons::packages_folder(python) else {
+        return;
     };
-    eprintln!("installing {} for {}", PACKAGES.join(" "), python.label);
+    let Some((program, words)) = by.command.split_first() else {
+        return;
+    };
+    if folder.join(last).exists() {
+        return;
+    }
+    eprintln!("installing {} for {}", packages.join(" "), python.label);
+    let (major, minor) = python.minor();
     let mut pip = Command::new(program);
     pip.args(words)
         .args(["-m", "pip", "install", "-q", "--only-binary", ":all:"])
+        .args(["--implementation", "cp"])
+        .args(["--python-version", &format!("{major}.{minor}")])
         .arg("--target")
         .arg(&folder)
-        .args(PACKAGES);
+        .args(packages);
     // The tests say what they leave out without them.
     if let Err(error) = shell::run(&mut pip, "is PyPI reached? try again") {
         eprintln!("they are left out: {error:#}");
     }
-    Ok(())
 }
 
 /// The virtual environment is made in place: `venv` and `pip` repair what was broken off.

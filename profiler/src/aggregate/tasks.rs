@@ -12,11 +12,11 @@ pub struct TaskAccounts {
     /// Samples of tasks: one for each task and period in `wall` mode, ticks that met a task in `cpu`
     /// mode. Those of tasks that could not be read are among them.
     pub samples: u64,
-    /// Of them, of tasks whose coroutine was on a thread's stack.
+    /// Of them, of tasks whose coroutine was on a thread's stack, and greenlets that ran.
     pub running: u64,
     /// Of tasks that waited for their turn in the loop.
     pub runnable: u64,
-    /// Of tasks that waited for a future.
+    /// Of tasks that waited for a future, and of greenlets that were suspended.
     pub waiting: u64,
     /// Of tasks that could not be read, by the reason.
     pub unreadable: BTreeMap<String, u64>,
@@ -24,7 +24,8 @@ pub struct TaskAccounts {
     /// none are.
     pub estimated: u64,
     /// Samples whose task was over before it could be asked for its name, or that may have been
-    /// another's by then: they have the name of their coroutine.
+    /// another's by then: they have the name of their coroutine, or of a greenlet's first
+    /// function.
     pub by_coroutine: u64,
     /// How often all tasks were read.
     pub snapshots: u64,
@@ -107,7 +108,7 @@ impl Ledger {
                 false,
                 format!(
                     "{} samples are of tasks that were over before they could be asked for their \
-                     name: they have their coroutine's",
+                     name: they have that of their first function",
                     count(tasks.by_coroutine)
                 ),
             ));

@@ -224,7 +224,7 @@ pub(super) struct DumpArgs {
     /// The process to look at
     #[arg(short, long, value_name = "PID")]
     pub pid: u32,
-    /// Also every asyncio task: what it awaits, and which task awaits it
+    /// Also every asyncio task and greenlet: what it awaits, and which task awaits it
     #[arg(long)]
     pub tasks: bool,
     /// As JSON

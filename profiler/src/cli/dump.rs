@@ -1,4 +1,4 @@
-//! `profiler dump`: every thread now, with its state and its frames; and every asyncio task.
+//! `profiler dump`: every thread now, with its state and its frames; and every asyncio task and greenlet.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;

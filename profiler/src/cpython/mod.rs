@@ -31,7 +31,7 @@ pub use layout::asyncio_table::AsyncioTable;
 pub use objects::{ObjectError, Objects};
 #[cfg(test)]
 pub(crate) use plan::walk_plan;
-pub use plan::{Wishes, plan, plan_without_python};
+pub use plan::{Wishes, plan, plan_of_frames, plan_without_python};
 pub use runtime::{Runtime, ThreadState};
 pub use thread_names::{ThreadName, thread_names, thread_names_of};
 pub use version::{Build, Version};

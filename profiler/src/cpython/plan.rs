@@ -6,7 +6,7 @@ use profiler_common::plan::{
     FlagPlan, GENERATORS_AROUND, GENERATORS_NONE, GENERATORS_POINTED, GIL_BY_HOLDER, GIL_BY_WORD,
     GIL_UNKNOWN, MAX_HOPS, NO_FIELD, PLAN_GENERATORS, PLAN_NO_PYTHON, Plan, StatePlan, WalkPlan,
 };
-use profiler_common::walk::BLOCK_BYTES;
+use profiler_common::walk::{BLOCK_BYTES, MAX_FRAMES};
 
 use super::find::Libc;
 use super::layout::Layout;
@@ -92,6 +92,20 @@ pub fn plan(runtime: &Runtime, memory: &dyn Memory, wishes: Wishes) -> Option<Pl
         walk,
         state,
         flag,
+    })
+}
+
+/// A plan for walks from user space alone, which begin at a frame and note the root.
+#[must_use]
+pub fn plan_of_frames(layout: &Layout, version: Version) -> Option<Plan> {
+    let wishes = Wishes {
+        since: MonotonicNs(0),
+        flags: PLAN_GENERATORS,
+        max_frames: MAX_FRAMES as u32,
+    };
+    Some(Plan {
+        walk: walk_plan(layout, version, wishes)?,
+        ..plan_without_python(wishes)
     })
 }
 

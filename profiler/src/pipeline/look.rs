@@ -74,11 +74,11 @@ pub struct View {
     pub threads: Vec<Seen>,
     /// How often two ways to name a thread disagreed.
     pub contradictions: u64,
-    /// Its asyncio tasks, if they were asked for.
+    /// Its asyncio tasks and greenlets, if they were asked for.
     pub tasks: Option<SeenTasks>,
 }
 
-/// Look at all threads of `attached`, and at all asyncio tasks if they are wanted.
+/// Look at all threads of `attached`, and at all asyncio tasks and greenlets if they are wanted.
 ///
 /// # Errors
 /// When there is no interpreter to be read.

@@ -42,6 +42,8 @@ pub(super) enum Shape {
     Partial,
     /// What wakes a task up (to 3.9): the first word is the task.
     Wakeup,
+    /// `greenlet.greenlet`, or derived from it.
+    Greenlet,
     Int,
     Str,
     None,
@@ -72,6 +74,7 @@ impl Shape {
             "function" => Self::Function,
             "functools.partial" => Self::Partial,
             "TaskWakeupMethWrapper" => Self::Wakeup,
+            "greenlet.greenlet" => Self::Greenlet,
             "int" => Self::Int,
             "str" => Self::Str,
             "NoneType" => Self::None,
@@ -135,11 +138,15 @@ fn kind(types: Objects<'_>, class: RemoteAddr) -> Result<Kind, ObjectError> {
         if base == RemoteAddr(0) {
             break;
         }
-        // Whoever derives from a task or a future of asyncio is one.
+        // Whoever derives from a task or a future of asyncio is one, or from a greenlet.
         shape = Shape::of(&types.name_of_type(base)?).filter(|shape| {
             matches!(
                 shape,
-                Shape::NativeTask | Shape::NativeFuture | Shape::PythonTask | Shape::PythonFuture
+                Shape::NativeTask
+                    | Shape::NativeFuture
+                    | Shape::PythonTask
+                    | Shape::PythonFuture
+                    | Shape::Greenlet
             )
         });
     }

@@ -5,8 +5,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::RunningLoop;
 use super::reader::Eyes;
+use super::{LoopKind, RunningLoop};
 use crate::cpython::{ObjectError, ThreadState};
 use crate::target::Memory as _;
 use crate::words::{RemoteAddr, TaskAddr};
@@ -34,6 +34,7 @@ impl Eyes<'_> {
             None => current.get(&event_loop).copied(),
         };
         Some(RunningLoop {
+            kind: LoopKind::Asyncio,
             event_loop,
             state: thread.addr,
             pthread_id: thread.pthread_id,

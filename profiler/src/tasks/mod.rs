@@ -1,5 +1,6 @@
-//! The asyncio tasks of a process, read from outside: those that run on no thread at the moment as
-//! well, each with its chain of awaits, what the chain ends in, and who awaits it.
+//! The asyncio tasks and the greenlets of a process, read from outside: those that run on no thread
+//! at the moment as well, each task with its chain of awaits, what the chain ends in, and who awaits
+//! it, each greenlet with its stack.
 //!
 //! A task is a table here as everything of CPython's is: C tasks and pure-Python ones, of every
 //! loop, thread and interpreter. Nothing is left out in silence: a task that could not be read is
@@ -8,6 +9,7 @@
 
 mod awaiters;
 mod chain;
+mod greenlets;
 mod kinds;
 mod known;
 mod loops;
@@ -29,6 +31,7 @@ use rustc_hash::FxHashMap;
 pub use reader::TaskReader;
 
 use crate::cpython::ObjectError;
+use crate::pystack::{Chain, ChainEnd};
 use crate::words::{
     CoroutineAddr, InterpreterAddr, PthreadId, RemoteAddr, TaskAddr, ThreadStateAddr,
 };
@@ -111,12 +114,36 @@ pub enum Leaf {
     TooDeep,
 }
 
-/// One task that is not finished.
+/// What a greenlet has that a task of asyncio has not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Greenlet {
+    /// The name of its type.
+    pub class: Arc<str>,
+    /// It is its thread's main greenlet, which is there from the beginning.
+    pub is_main: bool,
+    /// It was switched to at least once.
+    pub has_begun: bool,
+    /// Its own stack while it is suspended.
+    pub chain: Chain,
+}
+
+/// Of what kind a task is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskKind {
+    /// A task of asyncio.
+    Asyncio,
+    /// A greenlet, gevent's too.
+    Greenlet(Greenlet),
+}
+
+/// One task that is not finished, or one greenlet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
+    /// Of what kind it is.
+    pub kind: TaskKind,
     /// Where it is.
     pub addr: TaskAddr,
-    /// Its coroutine.
+    /// Its coroutine; a greenlet has none.
     pub coro: CoroutineAddr,
     /// What it is called.
     pub name: TaskName,
@@ -129,10 +156,34 @@ pub struct Task {
     pub leaf: Leaf,
     /// The future or task that it waits for.
     pub waits_for: Option<Awaited>,
-    /// Its event loop.
+    /// Its event loop; of a greenlet the main greenlet of its thread, if that is known.
     pub event_loop: RemoteAddr,
     /// The tasks that wait for it, itself or by way of a `gather`, a `TaskGroup` and the like.
     pub awaited_by: Vec<TaskAddr>,
+}
+
+impl Task {
+    /// What a greenlet has.
+    #[must_use]
+    pub const fn greenlet(&self) -> Option<&Greenlet> {
+        match &self.kind {
+            TaskKind::Asyncio => None,
+            TaskKind::Greenlet(greenlet) => Some(greenlet),
+        }
+    }
+
+    /// Its frames as a chain, leaf first.
+    #[must_use]
+    pub fn chain(&self) -> Chain {
+        match &self.kind {
+            TaskKind::Asyncio => Chain {
+                cut_at: self.frames.len(),
+                frames: self.frames.clone(),
+                ..Chain::empty(ChainEnd::Complete)
+            },
+            TaskKind::Greenlet(greenlet) => greenlet.chain.clone().without_notes(),
+        }
+    }
 }
 
 /// Why a task could not be read.
@@ -142,7 +193,11 @@ pub enum Unread {
     Object(ObjectError),
     /// It is no task, or lacks what a task has.
     NoTask,
+    /// It is a greenlet, and not as those of greenlet 2.0 and later are.
+    OtherGreenlet,
 }
+
+const OTHER_GREENLET: &str = "it is a greenlet of a version that is not known";
 
 impl Unread {
     /// The kind of reason without its addresses, so that many of one kind are one.
@@ -153,6 +208,7 @@ impl Unread {
             Self::Object(ObjectError::Null) => "a null pointer where an object belongs",
             Self::Object(_) => "an object of it is another one",
             Self::NoTask => "what was listed is no task",
+            Self::OtherGreenlet => OTHER_GREENLET,
         }
     }
 }
@@ -162,14 +218,26 @@ impl fmt::Display for Unread {
         match self {
             Self::Object(error) => error.fmt(f),
             Self::NoTask => f.write_str("what was listed is no task"),
+            Self::OtherGreenlet => f.write_str(OTHER_GREENLET),
         }
     }
 }
 
-/// An event loop that runs in a thread.
+/// What a thread has its tasks from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoopKind {
+    /// An event loop of asyncio.
+    Asyncio,
+    /// Greenlets that switch to each other.
+    Greenlets,
+}
+
+/// An event loop that runs in a thread, or the greenlets that do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunningLoop {
-    /// The loop.
+    /// Which of them.
+    pub kind: LoopKind,
+    /// The loop, or the thread's main greenlet.
     pub event_loop: RemoteAddr,
     /// The thread's state.
     pub state: ThreadStateAddr,

@@ -6,13 +6,16 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::chain::Awaits;
+use super::greenlets::{Found, Greenlets};
 use super::kinds::Kinds;
 use super::known::{Bundle, Known, KnownTasks};
 use super::pages::Pages;
 use super::places::{Listed, Places};
 use super::sheet::Sheet;
-use super::{RunningLoop, Snapshot, Task};
-use crate::cpython::{AsyncioTable, CpythonError, Layout, Objects, Runtime, ThreadState};
+use super::{RunningLoop, Snapshot, Task, TaskKind};
+use crate::cpython::{
+    AsyncioTable, CpythonError, Layout, ObjectError, Objects, Runtime, ThreadState,
+};
 use crate::target::Memory;
 use crate::words::{InterpreterAddr, RemoteAddr, TaskAddr};
 
@@ -79,6 +82,11 @@ pub struct TaskReader {
     /// What they were read from.
     pages: Pages,
     last: Option<Arc<Snapshot>>,
+    greenlets: Greenlets,
+    known_greenlets: KnownTasks,
+    /// Greenlets were looked for since the last snapshot, and what kept that from being whole.
+    has_looked: bool,
+    broken: Vec<ObjectError>,
 }
 
 impl TaskReader {
@@ -98,7 +106,28 @@ impl TaskReader {
             known: KnownTasks::default(),
             pages: Pages::default(),
             last: None,
+            greenlets: Greenlets::new(runtime),
+            known_greenlets: KnownTasks::default(),
+            has_looked: false,
+            broken: Vec::new(),
         }
+    }
+
+    /// Looks for greenlets among all objects, which takes long if there are many. Snapshots look
+    /// among the newest alone, but for the first one that meets any.
+    ///
+    /// # Errors
+    /// When the lists of interpreters and threads could not be read.
+    pub fn look_everywhere(
+        &mut self,
+        runtime: &Runtime,
+        memory: &dyn Memory,
+    ) -> Result<(), CpythonError> {
+        self.greenlets.look_everywhere();
+        let threads = runtime.thread_states(memory)?;
+        let interpreters = self.find(runtime, memory)?;
+        self.broken = self.find_greenlets(runtime, memory, &interpreters, &threads);
+        Ok(())
     }
 
     /// The loops that run, without the tasks: whose threads a snapshot depends on.
@@ -111,7 +140,10 @@ impl TaskReader {
         memory: &dyn Memory,
     ) -> Result<Vec<RunningLoop>, CpythonError> {
         let threads = runtime.thread_states(memory)?;
-        self.find(runtime, memory)?;
+        let interpreters = self.find(runtime, memory)?;
+        let mut broken = self.find_greenlets(runtime, memory, &interpreters, &threads);
+        self.broken.append(&mut broken);
+        self.has_looked = true;
         let (sheet, kinds) = (Sheet::new(memory), Kinds::default());
         Ok(self.running(&self.eyes(memory, &sheet, &kinds), &threads))
     }
@@ -152,6 +184,7 @@ impl TaskReader {
             && !rested.is_empty()
             && rested.len() == last.loops.len()
             && last.unreadable.is_empty()
+            && !self.has_looked
         {
             let snapshot = if last.unchanged == last.tasks.len() as u64 {
                 last
@@ -176,7 +209,13 @@ impl TaskReader {
     ) -> Result<Snapshot, CpythonError> {
         let interpreters = self.find(runtime, memory)?;
         let threads = runtime.thread_states(memory)?;
+        if !std::mem::take(&mut self.has_looked) {
+            let mut broken = self.find_greenlets(runtime, memory, &interpreters, &threads);
+            self.broken.append(&mut broken);
+        }
+        let mut broken_lists = std::mem::take(&mut self.broken);
         let kinds = Kinds::default();
+        let mut known_greenlets = std::mem::take(&mut self.known_greenlets);
         let mut known = std::mem::take(&mut self.known);
         let sheet = Sheet::over(memory, std::mem::take(&mut self.pages));
         let eyes = self.eyes(memory, &sheet, &kinds);
@@ -205,10 +244,11 @@ impl TaskReader {
                 eyes.list_set(*list, &mut listed);
             }
         }
+        broken_lists.append(&mut listed.broken);
         let mut snapshot = Snapshot {
             loops: self.running(&eyes, &threads),
             left_out: listed.left_out,
-            broken_lists: listed.broken,
+            broken_lists,
             ..Snapshot::default()
         };
         let mut kept = KnownTasks::default();
@@ -276,9 +316,87 @@ impl TaskReader {
             }
         }
         kept.finish();
+        let mut kept_greenlets = KnownTasks::default();
+        let mut over = Vec::new();
+        for batch in self.greenlets.known().chunks(BATCH) {
+            let before = batch.iter().map(|addr| known_greenlets.take(*addr));
+            let before: Vec<Option<Known>> = before.collect();
+            let noted = before.iter().flatten();
+            let places = noted.flat_map(|known| known.note.places());
+            let itself = batch.iter().map(|addr| ((*addr).into(), TASK_BYTES));
+            sheet.fetch(places.chain(itself));
+            for (addr, before) in batch.iter().zip(before) {
+                if let Some(mut before) = before
+                    && sheet.agrees(&mut before.note)
+                {
+                    snapshot.unchanged += u64::from(before.task.is_some());
+                    snapshot.tasks.extend(before.task.clone());
+                    kept_greenlets.push(before);
+                    continue;
+                }
+                sheet.begin_note();
+                let read = eyes.greenlet(&self.greenlets, *addr);
+                let note = sheet.end_note();
+                let task = match read {
+                    Ok(Found::Task(task)) => Some(Arc::from(task)),
+                    Ok(Found::Thread) => None,
+                    Ok(Found::Over) => {
+                        over.push(*addr);
+                        continue;
+                    }
+                    Err(why) => {
+                        snapshot.unreadable.push((*addr, why));
+                        over.push(*addr);
+                        continue;
+                    }
+                };
+                snapshot.tasks.extend(task.clone());
+                if let Some(note) = note {
+                    kept_greenlets.push(Known {
+                        addr: *addr,
+                        task,
+                        note,
+                    });
+                }
+            }
+        }
+        for greenlet in over {
+            self.greenlets.forget(greenlet);
+        }
+        kept_greenlets.finish();
         self.known = kept;
+        self.known_greenlets = kept_greenlets;
         self.pages = sheet.end();
         Ok(snapshot)
+    }
+
+    /// Looks for greenlets, and for the threads of those that are known.
+    fn find_greenlets(
+        &mut self,
+        runtime: &Runtime,
+        memory: &dyn Memory,
+        interpreters: &[InterpreterAddr],
+        threads: &[ThreadState],
+    ) -> Vec<ObjectError> {
+        let layout = self.layout;
+        let objects = Objects {
+            memory,
+            layout: &layout,
+        };
+        let broken = self.greenlets.search(runtime, objects, interpreters);
+        if self.greenlets.are_there() {
+            let (sheet, kinds) = (Sheet::new(memory), Kinds::default());
+            let eyes = Eyes {
+                memory: &sheet,
+                layout: &layout,
+                kinds: &kinds,
+                types: objects,
+                awaits: self.awaits,
+                tagged_ints: self.tagged_ints,
+            };
+            self.greenlets.find_threads(&eyes, threads);
+        }
+        broken
     }
 
     /// Whether a task that was read still stands where it stood, with its name, finished or not.
@@ -286,7 +404,21 @@ impl TaskReader {
     pub fn has_its_name(&self, memory: &dyn Memory, task: &Task) -> bool {
         let (sheet, kinds) = (Sheet::new(memory), Kinds::default());
         let eyes = self.eyes(memory, &sheet, &kinds);
-        eyes.name_of(task.addr).is_ok_and(|name| name == task.name)
+        match task.kind {
+            TaskKind::Asyncio => eyes.name_of(task.addr).is_ok_and(|name| name == task.name),
+            TaskKind::Greenlet(_) => {
+                let name = eyes.living_name(&self.greenlets, task.addr);
+                name.is_ok_and(|name| name.is_some_and(|name| name == task.name))
+            }
+        }
+    }
+
+    /// Whether a greenlet runs now.
+    #[must_use]
+    pub fn greenlet_runs(&self, memory: &dyn Memory, greenlet: &Task) -> bool {
+        let (sheet, kinds) = (Sheet::new(memory), Kinds::default());
+        let eyes = self.eyes(memory, &sheet, &kinds);
+        eyes.greenlet_runs(&self.greenlets, greenlet.addr)
     }
 
     fn eyes<'a>(
@@ -337,6 +469,7 @@ impl TaskReader {
         let running = threads.iter();
         running
             .filter_map(|thread| eyes.running_loop(thread, &current))
+            .chain(self.greenlets.running(threads))
             .collect()
     }
 }

@@ -2,10 +2,10 @@
 
 use super::kinds::{Kind, Shape};
 use super::reader::Eyes;
-use super::{Awaited, Task, TaskName, TaskStatus, Unread};
+use super::{Awaited, Task, TaskKind, TaskName, TaskStatus, Unread};
 use crate::cpython::ObjectError;
 use crate::cpython::objects::{int_at, word_at};
-use crate::target::Memory as _;
+use crate::target::{Memory as _, ReadError};
 use crate::words::{CoroutineAddr, RemoteAddr, TaskAddr};
 
 /// Most bytes of a task of C.
@@ -30,6 +30,12 @@ pub(super) struct Own {
 impl From<ObjectError> for Unread {
     fn from(error: ObjectError) -> Self {
         Self::Object(error)
+    }
+}
+
+impl From<ReadError> for Unread {
+    fn from(error: ReadError) -> Self {
+        Self::Object(error.into())
     }
 }
 
@@ -67,6 +73,7 @@ impl Eyes<'_> {
             (false, false, false) => TaskStatus::Unknown,
         };
         Ok(Some(Task {
+            kind: TaskKind::Asyncio,
             addr,
             coro,
             name: self.task_name(own.name),
@@ -177,7 +184,7 @@ impl Eyes<'_> {
         })
     }
 
-    fn task_name(&self, name: RemoteAddr) -> TaskName {
+    pub(super) fn task_name(&self, name: RemoteAddr) -> TaskName {
         let objects = self.objects();
         let shape = self.kind(name).map(|kind| kind.shape);
         let known = match shape {

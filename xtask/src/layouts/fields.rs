@@ -144,6 +144,7 @@ pub(super) const GROUPS: &[Group] = &[
             may("generator_owner", &["frame_owner.GENERATOR"], &["FRAME_OWNED_BY_GENERATOR"]),
             may("generator", &["pyframe.f_gen"], &["offsetof(PyFrameObject, f_gen)"]),
             may("shim_owner", &["frame_owner.INTERPRETER", "frame_owner.CSTACK"], &["FRAME_OWNED_BY_INTERPRETER", "FRAME_OWNED_BY_CSTACK"]),
+            may("of_object", &["pyframe.f_frame"], &["offsetof(PyFrameObject, f_frame)"]),
         ],
     },
     Group {
@@ -299,6 +300,15 @@ pub(super) const GROUPS: &[Group] = &[
             may("awaited_by", &["task.awaited_by"], &[]),
             may("awaited_by_is_set", &["task.awaited_by+13"], &[]),
             may("node", &["task.node"], &[]),
+        ],
+    },
+    Group {
+        name: "gc",
+        rust: "CollectorFields",
+        fields: &[
+            must("collecting", &["gc.collecting"], &["offsetof(struct _gc_runtime_state, collecting)"]),
+            must("generations", &["gc.generations"], &["offsetof(struct _gc_runtime_state, generations)", "offsetof(struct _gc_runtime_state, young)"]),
+            must("generation_size", &["gc.generation_size"], &["sizeof(struct gc_generation)"]),
         ],
     },
 ];

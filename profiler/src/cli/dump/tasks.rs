@@ -11,7 +11,7 @@ use crate::{
     export::printable,
     pipeline::{Seen, SeenTask, SeenTasks},
     sample::FramesFrom,
-    tasks::{Awaited, Leaf, TaskName, TaskStatus},
+    tasks::{Awaited, Leaf, TaskKind, TaskName, TaskStatus},
     words::{TaskAddr, Tid},
 };
 
@@ -96,7 +96,11 @@ impl<'a> Tree<'a> {
 
     fn thread(&self, seen: &SeenTask) -> String {
         let Some(tid) = seen.thread else {
-            return "no thread runs its loop".to_owned();
+            let words = match seen.task.kind {
+                TaskKind::Asyncio => "no thread runs its loop",
+                TaskKind::Greenlet(_) => "its thread is not known",
+            };
+            return words.to_owned();
         };
         let name = self.names.get(&tid).copied().unwrap_or_default();
         format!("Thread {tid} \"{}\"", printable(name))
@@ -121,14 +125,18 @@ impl<'a> Tree<'a> {
 
     /// How far it has come, what it awaits, and how that is known.
     fn doing(&self, seen: &SeenTask) -> String {
-        let mut words = seen.task.status.key().to_owned();
+        let mut words = match seen.task.greenlet() {
+            Some(greenlet) if !greenlet.has_begun => "not begun".to_owned(),
+            Some(_) if seen.task.status == TaskStatus::Waiting => "suspended".to_owned(),
+            _ => seen.task.status.key().to_owned(),
+        };
         if seen.task.status == TaskStatus::Waiting {
             let awaits = self.awaits(seen);
             words += if awaits.is_empty() { "" } else { " " };
             words += &awaits;
         }
         if !seen.exact {
-            words += " · estimated: its loop ran";
+            words += " · estimated: its thread ran";
         }
         words
     }
@@ -161,11 +169,22 @@ fn short(awaited: &Awaited) -> &str {
     awaited.class.rsplit('.').next().unwrap_or(&awaited.class)
 }
 
+/// What it began with.
 fn coroutine(seen: &SeenTask) -> String {
-    seen.frames.last().map_or_else(
-        || "[no coroutine to be seen]".to_owned(),
-        |frame| printable(&frame.function).into_owned(),
-    )
+    match (seen.frames.last(), seen.task.greenlet()) {
+        (Some(frame), _) => printable(&frame.function).into_owned(),
+        (None, Some(greenlet)) => format!("[{}]", printable(&greenlet.class)),
+        (None, None) => "[no coroutine to be seen]".to_owned(),
+    }
+}
+
+/// The word that its stack stands under.
+fn heading(seen: &SeenTask) -> &'static str {
+    match seen.task.greenlet() {
+        None => "Task",
+        Some(greenlet) if greenlet.is_main => "Main greenlet",
+        Some(_) => "Greenlet",
+    }
 }
 
 /// Prints the tree, then the stacks.
@@ -184,12 +203,24 @@ pub(super) fn print(
         1 => format!("1 {noun}"),
         count => format!("{count} {noun}s"),
     };
-    write!(
-        out,
-        "\n{on}{} in {}{off}",
-        plural(seen.tasks.len(), "task"),
-        plural(seen.loops, "running loop")
-    )?;
+    let greenlets = seen.tasks.iter().filter(|it| it.task.greenlet().is_some());
+    let greenlets = greenlets.count();
+    let of_asyncio = seen.tasks.len() - greenlets;
+    write!(out, "\n{on}")?;
+    if of_asyncio > 0 || greenlets == 0 {
+        let loops = plural(seen.loops, "running loop");
+        write!(out, "{} in {loops}", plural(of_asyncio, "task"))?;
+    }
+    if greenlets > 0 {
+        let between = if of_asyncio > 0 { ", " } else { "" };
+        let threads = plural(seen.switching, "thread");
+        write!(
+            out,
+            "{between}{} in {threads}",
+            plural(greenlets, "greenlet")
+        )?;
+    }
+    write!(out, "{off}")?;
     for status in [
         TaskStatus::Running,
         TaskStatus::Runnable,
@@ -239,12 +270,17 @@ pub(super) fn print(
         let (name, doing) = (named(&seen.task.name), tree.doing(seen));
         writeln!(
             out,
-            "\n{on}Task {name}{off}: {doing} · {}",
+            "\n{on}{} {name}{off}: {doing} · {}",
+            heading(seen),
             tree.thread(seen)
         )?;
         print_frames(out, &seen.frames)?;
         if seen.task.status == TaskStatus::Running {
-            writeln!(out, "    (the rest of its stack is its thread's)")?;
+            let words = match seen.task.kind {
+                TaskKind::Asyncio => "the rest of its stack is its thread's",
+                TaskKind::Greenlet(_) => "its stack is its thread's",
+            };
+            writeln!(out, "    ({words})")?;
         }
     }
     print_losses(out, seen)
@@ -315,6 +351,12 @@ fn task_json(tree: &Tree<'_>, seen: &SeenTask) -> Value {
     };
     json!({
         "address": task.addr.0,
+        "kind": match task.greenlet() {
+            None => "asyncio",
+            Some(greenlet) if greenlet.is_main => "main_greenlet",
+            Some(_) => "greenlet",
+        },
+        "class": task.greenlet().map(|greenlet| &*greenlet.class),
         "name": match &task.name {
             TaskName::Unknown => None,
             name => Some(name.to_string()),
@@ -351,6 +393,7 @@ mod tests {
             task: None,
         };
         let task = Task {
+            kind: TaskKind::Asyncio,
             addr: TaskAddr(addr),
             coro: CoroutineAddr(addr + 1),
             name: TaskName::Given(name.into()),

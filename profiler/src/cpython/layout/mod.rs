@@ -81,6 +81,8 @@ groups! {
         asyncio: AsyncioFields,
         /// A task of `_asyncio`; its futures begin alike.
         task: TaskFields,
+        /// The collector's state.
+        gc: CollectorFields,
     }
 
     /// `_PyRuntimeState`.
@@ -189,6 +191,8 @@ groups! {
         generator: Option<u32>,
         /// The smallest owner that marks an entry shim (3.12+).
         shim_owner: Option<u32>,
+        /// In a frame object: pointer to the frame (3.11+).
+        of_object: Option<u32>,
     }
 
     /// `PyCodeObject`.
@@ -393,6 +397,16 @@ groups! {
         awaited_by_is_set: Option<u32>,
         /// The links of the list of tasks (3.14+).
         node: Option<u32>,
+    }
+
+    /// `struct _gc_runtime_state`.
+    CollectorFields {
+        /// Not 0 while collecting.
+        collecting: u32,
+        /// The lists of objects, each in a structure that begins with its head.
+        generations: u32,
+        /// Size of that structure.
+        generation_size: u32,
     }
 }
 

@@ -19,10 +19,10 @@
 //! - `frameobject.h`
 
 use super::{
-    AsyncioFields, BytesFields, CodeFields, ContainerFields, DictFields, DictKeysFields,
-    ExcItemFields, FrameFields, GeneratorFields, GilFields, InterpreterFields, Layout, LongFields,
-    ObjectFields, PatchRange, RuntimeFields, TaskFields, ThreadStateFields, TssFields, TypeFields,
-    UnicodeFields,
+    AsyncioFields, BytesFields, CodeFields, CollectorFields, ContainerFields, DictFields,
+    DictKeysFields, ExcItemFields, FrameFields, GeneratorFields, GilFields, InterpreterFields,
+    Layout, LongFields, ObjectFields, PatchRange, RuntimeFields, TaskFields, ThreadStateFields,
+    TssFields, TypeFields, UnicodeFields,
 };
 
 /// In the order of patch releases.
@@ -84,6 +84,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 generator_owner: None,
                 generator: Some(88),
                 shim_owner: None,
+                of_object: None,
             },
             code: CodeFields {
                 flags: 36,
@@ -184,6 +185,11 @@ pub(super) const RANGES: &[PatchRange] = &[
                 awaited_by_is_set: None,
                 node: None,
             },
+            gc: CollectorFields {
+                collecting: 200,
+                generations: 24,
+                generation_size: 24,
+            },
         },
     },
     PatchRange {
@@ -243,6 +249,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 generator_owner: None,
                 generator: Some(88),
                 shim_owner: None,
+                of_object: None,
             },
             code: CodeFields {
                 flags: 36,
@@ -342,6 +349,11 @@ pub(super) const RANGES: &[PatchRange] = &[
                 awaited_by: None,
                 awaited_by_is_set: None,
                 node: None,
+            },
+            gc: CollectorFields {
+                collecting: 200,
+                generations: 24,
+                generation_size: 24,
             },
         },
     },

@@ -19,10 +19,10 @@
 //! - `frameobject.h`
 
 use super::{
-    AsyncioFields, BytesFields, CodeFields, ContainerFields, DictFields, DictKeysFields,
-    ExcItemFields, FrameFields, GeneratorFields, GilFields, InterpreterFields, Layout, LongFields,
-    ObjectFields, PatchRange, RuntimeFields, TaskFields, ThreadStateFields, TssFields, TypeFields,
-    UnicodeFields,
+    AsyncioFields, BytesFields, CodeFields, CollectorFields, ContainerFields, DictFields,
+    DictKeysFields, ExcItemFields, FrameFields, GeneratorFields, GilFields, InterpreterFields,
+    Layout, LongFields, ObjectFields, PatchRange, RuntimeFields, TaskFields, ThreadStateFields,
+    TssFields, TypeFields, UnicodeFields,
 };
 
 /// In the order of patch releases.
@@ -83,6 +83,7 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             generator_owner: Some(1),
             generator: None,
             shim_owner: Some(3),
+            of_object: Some(24),
         },
         code: CodeFields {
             flags: 48,
@@ -182,6 +183,11 @@ pub(super) const RANGES: &[PatchRange] = &[PatchRange {
             awaited_by: None,
             awaited_by_is_set: None,
             node: None,
+        },
+        gc: CollectorFields {
+            collecting: 200,
+            generations: 24,
+            generation_size: 24,
         },
     },
 }];

@@ -19,10 +19,10 @@
 //! - `frameobject.h`
 
 use super::{
-    AsyncioFields, BytesFields, CodeFields, ContainerFields, DictFields, DictKeysFields,
-    ExcItemFields, FrameFields, GeneratorFields, GilFields, InterpreterFields, Layout, LongFields,
-    ObjectFields, PatchRange, RuntimeFields, TaskFields, ThreadStateFields, TssFields, TypeFields,
-    UnicodeFields,
+    AsyncioFields, BytesFields, CodeFields, CollectorFields, ContainerFields, DictFields,
+    DictKeysFields, ExcItemFields, FrameFields, GeneratorFields, GilFields, InterpreterFields,
+    Layout, LongFields, ObjectFields, PatchRange, RuntimeFields, TaskFields, ThreadStateFields,
+    TssFields, TypeFields, UnicodeFields,
 };
 
 /// In the order of patch releases.
@@ -84,6 +84,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 generator_owner: Some(1),
                 generator: None,
                 shim_owner: Some(3),
+                of_object: Some(40),
             },
             code: CodeFields {
                 flags: 64,
@@ -184,6 +185,11 @@ pub(super) const RANGES: &[PatchRange] = &[
                 awaited_by_is_set: Some(125),
                 node: Some(168),
             },
+            gc: CollectorFields {
+                collecting: 192,
+                generations: 24,
+                generation_size: 24,
+            },
         },
     },
     PatchRange {
@@ -243,6 +249,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 generator_owner: Some(1),
                 generator: None,
                 shim_owner: Some(3),
+                of_object: Some(40),
             },
             code: CodeFields {
                 flags: 64,
@@ -343,6 +350,11 @@ pub(super) const RANGES: &[PatchRange] = &[
                 awaited_by_is_set: Some(125),
                 node: Some(168),
             },
+            gc: CollectorFields {
+                collecting: 192,
+                generations: 24,
+                generation_size: 24,
+            },
         },
     },
     PatchRange {
@@ -402,6 +414,7 @@ pub(super) const RANGES: &[PatchRange] = &[
                 generator_owner: Some(1),
                 generator: None,
                 shim_owner: Some(3),
+                of_object: Some(40),
             },
             code: CodeFields {
                 flags: 64,
@@ -501,6 +514,11 @@ pub(super) const RANGES: &[PatchRange] = &[
                 awaited_by: Some(112),
                 awaited_by_is_set: Some(125),
                 node: Some(168),
+            },
+            gc: CollectorFields {
+                collecting: 192,
+                generations: 24,
+                generation_size: 24,
             },
         },
     },

@@ -1,4 +1,4 @@
-//! The asyncio tasks of a process at one look.
+//! The asyncio tasks and the greenlets of a process at one look.
 //!
 //! A task changes only while its loop's thread runs. So the scheduler's proof for that thread (see
 //! [`super::eye`]) is one for all its tasks: they are read again a few times if it ran, and are an
@@ -11,10 +11,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::{
     cpython::{CpythonError, ObjectError, Runtime},
     pipeline::{attach::Attached, stacks},
-    pystack::{Chain, ChainEnd, PyFrame, Resolver},
+    pystack::{PyFrame, Resolver},
     stack::Frame,
     target::{Presence, SchedulerMark},
-    tasks::{Snapshot, Task, TaskReader, Unread},
+    tasks::{LoopKind, Snapshot, Task, TaskReader, Unread},
     words::{RemoteAddr, TaskAddr, ThreadStateAddr, Tid},
 };
 
@@ -26,9 +26,9 @@ const ATTEMPTS: usize = 6;
 pub struct SeenTask {
     /// What was read of it.
     pub task: Arc<Task>,
-    /// Its coroutines, leaf first.
+    /// Its coroutines, or a greenlet's stack, leaf first.
     pub frames: Vec<Frame>,
-    /// The thread in which its loop runs, if it does.
+    /// The thread in which its loop runs, if it does, or in which it switches.
     pub thread: Option<Tid>,
     /// Its loop's thread did not run while it was read.
     pub exact: bool,
@@ -47,6 +47,8 @@ pub struct SeenTasks {
     pub broken_lists: Vec<ObjectError>,
     /// How many loops run.
     pub loops: usize,
+    /// In how many threads greenlets switch.
+    pub switching: usize,
 }
 
 /// A snapshot, and the loops whose threads may have run meanwhile.
@@ -76,7 +78,7 @@ pub(super) fn look(
     let frames: Vec<Vec<PyFrame>> = snapshot
         .tasks
         .iter()
-        .map(|task| resolver.frames(&attached.memory, &chain(task)))
+        .map(|task| resolver.frames(&attached.memory, &task.chain()))
         .collect();
     let changed = resolver.revalidate(&attached.memory);
     let changed: Vec<_> = changed.into_iter().map(|code| code.addr).collect();
@@ -92,12 +94,17 @@ pub(super) fn look(
             exact: !restless.contains(&task.event_loop),
         }
     });
+    let of_kind = |kind| {
+        let loops = snapshot.loops.iter();
+        loops.filter(|running| running.kind == kind).count()
+    };
     Ok(SeenTasks {
         tasks: tasks.collect(),
         unreadable: snapshot.unreadable.clone(),
         left_out: snapshot.left_out,
         broken_lists: snapshot.broken_lists.clone(),
-        loops: snapshot.loops.len(),
+        loops: of_kind(LoopKind::Asyncio),
+        switching: of_kind(LoopKind::Greenlets),
     })
 }
 
@@ -131,12 +138,4 @@ fn shoot(
         })
         .collect();
     Ok(Shot { snapshot, restless })
-}
-
-fn chain(task: &Task) -> Chain {
-    Chain {
-        frames: task.frames.clone(),
-        cut_at: task.frames.len(),
-        ..Chain::empty(ChainEnd::Complete)
-    }
 }

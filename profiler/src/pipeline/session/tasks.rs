@@ -8,6 +8,7 @@
 mod held;
 mod ran;
 mod stack;
+mod switched;
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ use crate::{
     source::{Accounts, Slot},
     stack::StackId,
     sys,
-    tasks::{RunningLoop, Snapshot, Task, TaskReader, TaskStatus},
+    tasks::{LoopKind, RunningLoop, Snapshot, Task, TaskReader, TaskStatus},
     words::{
         DurationNs, Generation, MonotonicNs, Pid, PthreadId, RemoteAddr, TaskAddr, ThreadStateAddr,
         Tid,
@@ -41,6 +42,9 @@ const PART: u64 = 20;
 /// own table is looked for.
 const NEW_LOOPS: DurationNs = DurationNs(100_000_000);
 const TABLE: DurationNs = DurationNs(1_000_000_000);
+/// How often greenlets are looked for among all objects, and which part of the time that may take.
+const EVERYWHERE: DurationNs = DurationNs(1_000_000_000);
+const EVERYWHERE_PART: u64 = 50;
 
 /// What a run knows of the tasks of one process.
 #[derive(Debug, Default)]
@@ -48,6 +52,8 @@ pub(super) struct MemberTasks {
     reader: Option<TaskReader>,
     has_table: bool,
     table_again: MonotonicNs,
+    /// No sooner are greenlets looked for among all objects.
+    everywhere_again: MonotonicNs,
     held: Option<Held>,
     /// The loops of the last snapshot, and when their threads were still before it was begun.
     rested: FxHashMap<RemoteAddr, (Slot, Generation)>,
@@ -72,6 +78,7 @@ struct Shot {
 /// The thread in which a loop runs.
 #[derive(Clone, Copy, Debug)]
 struct LoopThread {
+    kind: LoopKind,
     state: ThreadStateAddr,
     slot: Slot,
     account: Account,
@@ -93,6 +100,7 @@ impl MemberTasks {
         self.reader = None;
         self.has_table = false;
         self.table_again = MonotonicNs(0);
+        self.everywhere_again = MonotonicNs(0);
         self.stacks.clear();
         self.rested.clear();
         self.names = Names::default();
@@ -111,6 +119,7 @@ impl Member {
             return;
         }
         self.open(kit);
+        self.look_everywhere();
         let began = sys::thread_cpu();
         let shot = self.shoot(accounts, due);
         self.settle_tasks(kit, due);
@@ -152,6 +161,27 @@ impl Member {
         if table.is_some() || tasks.reader.is_none() {
             tasks.reader = Some(TaskReader::new(runtime, table.as_ref()));
         }
+    }
+
+    /// Looks for greenlets among all objects, if that is due.
+    fn look_everywhere(&mut self) {
+        let began = sys::monotonic();
+        if began < self.tasks.everywhere_again {
+            return;
+        }
+        self.ready_reader(began);
+        let (Some(python), tasks) = (&self.python, &mut self.tasks) else {
+            return;
+        };
+        let Some(reader) = &mut tasks.reader else {
+            return;
+        };
+        // What cannot be read now can be the next time.
+        let _ = reader.look_everywhere(&python.runtime, self.hold.memory());
+        let now = sys::monotonic();
+        let took = now.0.saturating_sub(began.0);
+        let pause = took.saturating_mul(EVERYWHERE_PART).max(EVERYWHERE.0);
+        tasks.everywhere_again = MonotonicNs(now.0.saturating_add(pause));
     }
 
     /// Reads all tasks, again where their loop's thread ran meanwhile.
@@ -352,6 +382,7 @@ fn threads_of(
         let own = |running: &&RunningLoop| running.pthread_id == PthreadId(account.tls_base);
         for running in loops.iter().filter(own) {
             let thread = LoopThread {
+                kind: running.kind,
                 state: running.state,
                 slot,
                 account,

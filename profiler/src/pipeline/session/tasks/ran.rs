@@ -1,5 +1,5 @@
 //! Which task ran at a tick: the one whose coroutine is on the thread's stack, the innermost where
-//! one has started another eagerly.
+//! one has started another eagerly; else which greenlet (`switched`).
 //!
 //! The kernel's walk tells which coroutines those are; whose they are is in the last snapshot of all
 //! tasks, which is taken anew when a tick has none that is known. Tasks are born and die in between,
@@ -11,7 +11,10 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::stack::{frames_of, with_awaiters};
+use super::{
+    stack::{frames_of, with_awaiters},
+    switched::Switched,
+};
 use crate::{
     pipeline::{
         session::{Kit, member::Member, plans::Python, task_books},
@@ -25,16 +28,17 @@ use crate::{
     target::Memory,
     tasks::{Snapshot, Task, TaskName},
     wire::Tick,
-    words::{CoroutineAddr, FrameAddr, MonotonicNs, TaskAddr},
+    words::{CoroutineAddr, MonotonicNs, TaskAddr},
 };
 
 /// Reading all tasks may take one part in so many of the time, and is done no more often than this.
 const PART: u64 = 20;
 const PAUSE: u64 = 20_000_000;
 
-/// The tasks of a process by their coroutines.
+/// The tasks of a process by their coroutines, and its greenlets.
 #[derive(Debug, Default)]
 pub(super) struct Names {
+    pub(super) greenlets: Switched,
     by_coroutine: FxHashMap<CoroutineAddr, Seen>,
     by_addr: FxHashMap<TaskAddr, Arc<Task>>,
     /// No sooner are they read again.
@@ -42,10 +46,10 @@ pub(super) struct Names {
 }
 
 #[derive(Clone, Debug)]
-struct Seen {
-    task: Arc<Task>,
+pub(super) struct Seen {
+    pub(super) task: Arc<Task>,
     /// Since when it was there, at the latest.
-    since: MonotonicNs,
+    pub(super) since: MonotonicNs,
 }
 
 /// What ran at a tick.
@@ -64,6 +68,9 @@ impl Names {
         let mut before = std::mem::take(&mut self.by_coroutine);
         self.by_addr.clear();
         for task in &snapshot.tasks {
+            if task.greenlet().is_some() {
+                continue;
+            }
             let was = before.remove(&task.coro);
             let was = was.filter(|was| was.task.addr == task.addr && was.task.name == task.name);
             let since = was.map_or(now, |was| was.since);
@@ -104,6 +111,7 @@ impl Names {
 impl Member {
     /// Reads all tasks, so that those that run can be named.
     pub(in super::super) fn learn_tasks(&mut self, kit: &mut Kit) {
+        self.look_everywhere();
         let began = sys::thread_cpu();
         self.ready_reader(sys::monotonic());
         let (Some(python), Some(reader)) = (&self.python, &mut self.tasks.reader) else {
@@ -114,6 +122,7 @@ impl Member {
         if let Ok(snapshot) = snapshot {
             kit.tasks.read(&snapshot);
             self.tasks.names.learn(&snapshot, now);
+            self.learn_greenlets(kit, &snapshot, now);
         }
         let took = sys::thread_cpu().0.saturating_sub(began.0);
         let pause = took.saturating_mul(PART - 1).max(PAUSE);
@@ -132,26 +141,28 @@ impl Member {
             tick.leaf_frames,
             tick.walk_end,
         )
-        .with_notes(
-            tick.generators(),
-            tick.generators_missing,
-            None::<FrameAddr>,
-        );
-        if chain.generators.is_empty() {
+        .with_notes(tick.generators(), tick.generators_missing, tick.root);
+        if chain.generators.is_empty() && chain.root.is_none() {
             return None;
         }
         let memory = self.hold.memory();
-        let mut found = self
-            .tasks
-            .names
-            .innermost(self.python.as_mut()?, memory, &chain);
-        if !matches!(found, Some((_, Some(_)))) && sys::monotonic() >= self.tasks.names.again {
+        let names = &self.tasks.names;
+        let mut found = names.innermost(self.python.as_mut()?, memory, &chain);
+        let now = sys::monotonic();
+        if !matches!(found, Some((_, Some(_))))
+            && now >= self.tasks.names.again
+            && self.tasks.names.greenlets.wants(&chain, now)
+        {
             self.learn_tasks(kit);
             let memory = self.hold.memory();
-            found = self
-                .tasks
-                .names
-                .innermost(self.python.as_mut()?, memory, &chain);
+            let names = &self.tasks.names;
+            found = names.innermost(self.python.as_mut()?, memory, &chain);
+            self.tasks.names.greenlets.met(tick, now);
+        }
+        if found.is_none()
+            && let Some(ran) = self.greenlet_ran(kit, tick, &chain)
+        {
+            return Some(ran);
         }
         let memory = self.hold.memory();
         let python = self.python.as_mut()?;
@@ -236,13 +247,18 @@ impl Python {
 
 /// The name of a task's coroutine: that of its last frame.
 fn coroutine_of(python: &mut Python, memory: &dyn Memory, chain: &Chain) -> String {
-    let last = chain.frames.len().saturating_sub(1);
-    let at = last + chain.missing as usize * usize::from(last >= chain.cut_at);
-    let frames = python.stacks.name(memory, &chain.part(at, at));
-    match frames.last() {
+    match last_of(python, memory, chain) {
         Some(PyFrame::Known { code, .. }) => code.name.to_string(),
         _ => String::from("unknown"),
     }
+}
+
+/// The last frame of a chain.
+pub(super) fn last_of(python: &mut Python, memory: &dyn Memory, chain: &Chain) -> Option<PyFrame> {
+    let last = chain.frames.len().saturating_sub(1);
+    let at = last + chain.missing as usize * usize::from(last >= chain.cut_at);
+    let mut frames = python.stacks.name(memory, &chain.part(at, at));
+    frames.pop()
 }
 
 /// Whether a frame is one of asyncio's that make a task run: `Handle._run`, a pure-Python task's

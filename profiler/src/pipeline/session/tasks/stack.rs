@@ -18,15 +18,30 @@ use crate::{
     pystack::{Chain, PyFrame},
     stack::{Frame, StackId},
     target::Memory,
-    tasks::{Task, TaskName, TaskStatus},
+    tasks::{LoopKind, Task, TaskName, TaskStatus},
     words::{CodeAddr, CoroutineAddr, RemoteAddr, TaskAddr},
 };
 
 /// Most tasks that wait for one another in one stack.
 const MAX_AWAITERS: usize = 64;
 
-/// The frames of tasks that run, leaf first, by their coroutine.
-type OnThreads = FxHashMap<CoroutineAddr, Chain>;
+/// The frames of tasks that run, leaf first.
+#[derive(Default)]
+struct OnThreads {
+    by_coroutine: FxHashMap<CoroutineAddr, Chain>,
+    /// Of greenlets, by the main greenlet of their thread: all that the thread has.
+    by_main: FxHashMap<RemoteAddr, Chain>,
+}
+
+impl OnThreads {
+    fn of(&self, task: &Task) -> Option<&Chain> {
+        match (task.greenlet(), task.status) {
+            (None, _) => self.by_coroutine.get(&task.coro),
+            (Some(_), TaskStatus::Running) => self.by_main.get(&task.event_loop),
+            (Some(_), _) => None,
+        }
+    }
+}
 
 impl Member {
     /// The stack of each task of a snapshot, in its order.
@@ -70,7 +85,7 @@ impl Member {
                 };
                 let mut all = Vec::new();
                 for part in &parts {
-                    let own = on_threads.get(&part.coro);
+                    let own = on_threads.of(part);
                     all.extend(frames_of(python, memory, part, own, &changed));
                 }
                 all.append(&mut frames);
@@ -128,11 +143,15 @@ fn unread_leaf(task: &Task) -> Option<&'static str> {
     }
 }
 
-/// What a task is called in a profile: by its program, else by its coroutine, so that tasks that do
-/// the same are one.
+/// What a task is called in a profile: by its program, else by its coroutine, or a greenlet's first
+/// function, so that tasks that do the same are one.
 fn label(task: &Task, coroutine: Option<&PyFrame>) -> String {
     if let (TaskName::Given(name), None) = (&task.name, task_books::number(task)) {
         return name.to_string();
+    }
+    if let (Some(greenlet), None) = (task.greenlet(), coroutine) {
+        // It is in nothing but C, or has not begun.
+        return greenlet.class.to_string();
     }
     match coroutine {
         Some(PyFrame::Known { code, .. }) => code.name.to_string(),
@@ -180,14 +199,18 @@ fn on_threads(
     tasks: &FxHashSet<CoroutineAddr>,
 ) -> OnThreads {
     let mut all = OnThreads::default();
-    for thread in threads.values() {
+    for (main, thread) in threads {
         let walked = stacks::walk_now(&mut kit.walker, memory, &python.plan, thread.state);
         let Some(chain) = walked else { continue };
+        if thread.kind == LoopKind::Greenlets {
+            all.by_main.insert(*main, chain.without_notes());
+            continue;
+        }
         let mut first = 0;
         let of_tasks = chain.generators.iter();
         for generator in of_tasks.filter(|it| tasks.contains(&it.coroutine)) {
             let part = chain.part(first, generator.frame);
-            all.insert(generator.coroutine, part);
+            all.by_coroutine.insert(generator.coroutine, part);
             first = generator.frame + 1;
         }
     }
