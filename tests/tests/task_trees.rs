@@ -147,9 +147,9 @@ fn tasks_of_uvloop_stand_on_those_that_await_them() -> Result<()> {
     let Some(python) = rung::reached(Rung::Kernel).then(pythons::any).flatten() else {
         return Ok(());
     };
-    let Some(packages) = pythons::packages(python) else {
+    let Some(packages) = pythons::packages(python, "uvloop") else {
         leave_out("there is no uvloop: run `cargo xtask setup`");
         return Ok(());
     };
-    check_kind(python, &["uvloop", &packages.to_string_lossy()])
+    check_kind(python, &["uvloop", &packages])
 }

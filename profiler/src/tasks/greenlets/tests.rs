@@ -128,7 +128,7 @@ impl World {
         TaskAddr(self.fake.at(label).plus(HEADER).0)
     }
 
-    fn snapshot(&self) -> Snapshot {
+    fn snapshot(&self) -> std::sync::Arc<Snapshot> {
         let mut reader = TaskReader::new(&self.runtime, None);
         reader
             .snapshot(&self.runtime, &self.fake)

@@ -18,7 +18,7 @@ use crate::{
     pystack::{Chain, PyFrame},
     stack::{Frame, StackId},
     target::Memory,
-    tasks::{LoopKind, Task, TaskName, TaskStatus},
+    tasks::{LoopKind, Task, TaskKind, TaskName, TaskStatus},
     words::{CodeAddr, CoroutineAddr, RemoteAddr, TaskAddr},
 };
 
@@ -117,9 +117,10 @@ pub(super) fn frames_of(
     on_thread: Option<&Chain>,
     changed: &[CodeAddr],
 ) -> Vec<Frame> {
-    let frames = match on_thread {
-        Some(chain) => python.stacks.name(memory, chain),
-        None => python.stacks.coroutines(memory, &task.frames),
+    let frames = match (on_thread, &task.kind) {
+        (Some(chain), _) => python.stacks.name(memory, chain),
+        (None, TaskKind::Asyncio) => python.stacks.coroutines(memory, &task.frames),
+        (None, TaskKind::Greenlet(_)) => python.stacks.name(memory, &task.chain()),
     };
     let label = label(task, frames.last());
     let mut named: Vec<Frame> = frames
