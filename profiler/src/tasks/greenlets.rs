@@ -5,7 +5,7 @@
 //! them nothing is believed that does not prove itself. A suspended greenlet keeps its topmost frame,
 //! from which the chain leads to its first function; a running one's is its thread's. Which
 //! thread that is, tells the stack of exceptions that a suspended one has put away: it ends in the
-//! thread's state. Not here: where they are found ([`search`]).
+//! thread's state. Not here: where they are found (`search`).
 
 mod search;
 #[cfg(test)]
