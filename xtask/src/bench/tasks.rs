@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use tests::profile::{Entry, Profile};
 use tests::profiler::Running;
-use tests::pythons::Python;
+use tests::pythons::{self, Python};
 use tests::target::Target;
 
 use super::meter::Spent;
@@ -30,6 +30,15 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
             if let Err(error) = check(setting, python, report) {
                 report.failed(&error.context(format!("{what} on {}", python.label)));
             }
+        }
+    }
+    for python in setting
+        .pythons
+        .iter()
+        .filter(|python| !python.free_threaded)
+    {
+        if let Err(error) = gevent(setting, python, report) {
+            report.failed(&error.context(format!("gevent on {}", python.label)));
         }
     }
     crowd(setting, report).context("a crowd that works")?;
@@ -124,6 +133,47 @@ fn turns(setting: &Setting, python: &Python, report: &mut Report) -> Result<()> 
         of_another as f64,
         "samples",
         bound,
+    );
+    Ok(())
+}
+
+/// A gevent server under load: its handlers' time by the names of their greenlets, and that of all
+/// greenlets and none beside the thread's clock.
+fn gevent(setting: &Setting, python: &Python, report: &mut Report) -> Result<()> {
+    let packages = pythons::packages(python, "gevent").context("there is no gevent")?;
+    let arguments = [&*packages, "server", "24", setting.pick("1.5", "6")];
+    let mut target = Target::start(python, "greenlets.py", &arguments)?;
+    let mut profiler = Running::in_detail(target.pid(), &["--tasks", "-r", "997"])?;
+    profiler.attached()?;
+    target.tell("go")?;
+    let done = target.expect("done")?;
+    let profile = profiler.stop()?.profile()?;
+    target.tell("end")?;
+    let told = Told { done, profile };
+    let all = told.spent("all")?;
+    let tid = told.done["threads"][0]["tid"].as_i64();
+    let sum = told.profile.seconds(tid.context("no thread")?, |_| true);
+    let case = format!("a gevent server, {}", python.label);
+    let off = 100.0 * (sum / all - 1.0).abs();
+    let bound = Bound::AtMost(2.0);
+    report.bounded(
+        &case,
+        "all greenlets and none, off by",
+        off,
+        "% of the thread's",
+        bound,
+    );
+    let mut worst: f64 = 0.0;
+    for name in ["serves 0", "serves 1", "serves 2"] {
+        let sampled =
+            told.seconds(|entry| told.is_of(entry, name) && told.profile.is_in(entry, "work"));
+        worst = worst.max((sampled - told.spent(name)?).abs() / all);
+    }
+    report.plain(
+        &case,
+        "the worst handler is off by",
+        100.0 * worst,
+        "points",
     );
     Ok(())
 }
