@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Ledger, count, percent};
+use crate::sample::Mode;
 
 /// What a run knows of the tasks of its processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,7 +80,7 @@ impl Ledger {
                 true,
                 format!(
                     "{} times a list of tasks could not be read to its end, since it changed \
-                     meanwhile: there were more tasks than are shown",
+                     meanwhile: there may have been more tasks than are shown",
                     count(tasks.broken_lists)
                 ),
             ));
@@ -94,7 +95,7 @@ impl Ledger {
                 ),
             ));
         }
-        if tasks.between_looks > 0 {
+        if tasks.between_looks > 0 && self.mode == Mode::Wall.key() {
             said.push((
                 false,
                 format!(
@@ -107,13 +108,14 @@ impl Ledger {
             said.push((
                 false,
                 format!(
-                    "{} samples are of tasks that were over before they could be asked for their \
-                     name: they have that of their first function",
+                    "{} samples are of tasks that were not known by name yet, or not any more: \
+                     they have that of their first function",
                     count(tasks.by_coroutine)
                 ),
             ));
         }
-        if tasks.snapshots > 0 {
+        // On the CPU nobody asks whether loops have rested.
+        if tasks.snapshots > 0 && self.mode == Mode::Wall.key() {
             said.push((
                 false,
                 format!(

@@ -37,6 +37,8 @@ struct Outputs {
 
 /// Run it; the exit status.
 pub(super) fn main(args: &RunArgs) -> Result<u8> {
+    // First of all: what is not listened to would end us.
+    let signals = signals::listen()?;
     log::begin(args.verbose);
     let mut plan = run_plan(args)?;
     let outputs = open(&plan)?;
@@ -46,7 +48,6 @@ pub(super) fn main(args: &RunArgs) -> Result<u8> {
             drop(Attached::open(*pid)?);
         }
     }
-    let signals = signals::listen()?;
     let engine = engine::choose(&plan)?;
     if matches!(engine, Chosen::Proc(_)) {
         // Its looks are worth what was counted between them, not all the same.

@@ -138,6 +138,13 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
                 .to_owned(),
         );
     }
+    if args.tasks.is_some() && args.walk == WalkArg::User {
+        return wrong(
+            "--tasks needs the walk in the kernel, which notes whose coroutines it meets: leave \
+             --walk user out"
+                .to_owned(),
+        );
+    }
     let outputs = outputs(args)?;
     let mut files: Vec<&PathBuf> = outputs.iter().map(|(path, _)| path).collect();
     files.extend(&args.ledger);
@@ -336,6 +343,7 @@ mod tests {
             ("run --pid 1 --tasks -m gil", "--mode wall"),
             ("run --pid 1 --tasks=tree -m offcpu", "--mode wall"),
             ("run --pid 1 --tasks --engine proc", "dump --tasks"),
+            ("run --pid 1 --tasks --walk user", "leave"),
             ("run --pid 1 --split", "name one"),
             ("run --pid 1 --split -f folded -o -", "`-` is one"),
         ];

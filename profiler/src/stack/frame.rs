@@ -113,6 +113,12 @@ impl Frame {
         Self::words(FrameKind::Task, format!("[task {name}]"))
     }
 
+    /// A task of which not even the name is known, and why.
+    #[must_use]
+    pub fn unreadable_task(reason: &str) -> Self {
+        Self::words(FrameKind::Task, format!("[task unreadable: {reason}]"))
+    }
+
     /// The place where `frames` frames were left out, between both ends of a deep stack.
     #[must_use]
     pub fn cut(frames: u32) -> Self {

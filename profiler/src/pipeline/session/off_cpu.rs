@@ -28,6 +28,8 @@ use crate::{
     },
 };
 
+/// So many ends are remembered; an account outlives its thread by a moment.
+const MAX_OVER: usize = 1 << 16;
 /// The list of thread states is read again no sooner than this.
 const STATES_PAUSE: DurationNs = DurationNs(50_000_000);
 
@@ -88,6 +90,9 @@ pub(super) struct OffCpu {
     sleepers: FxHashMap<Tid, Sleeper>,
     /// Of threads whose id is another's already.
     former: FxHashMap<Tid, Sleeper>,
+    /// Threads that have ended and are counted, and when their accounts were opened: these may
+    /// still be there to be read, or have been read before the end was told.
+    over: FxHashMap<Tid, MonotonicNs>,
     /// Thread states that the kernel did not find, by the thread.
     states: FxHashMap<PthreadId, ThreadStateAddr>,
     states_again: MonotonicNs,
@@ -114,6 +119,20 @@ impl OffCpu {
     }
 
     /// The id of a thread is another's; its own last switch may still be told.
+    /// A thread has ended, and all of its time has counted.
+    pub(super) fn note_over(&mut self, tid: Tid, opened: MonotonicNs) {
+        if self.over.len() >= MAX_OVER {
+            self.over.clear();
+        }
+        self.over.insert(tid, opened);
+    }
+
+    /// Whether an account is that of a thread which has ended and is counted.
+    pub(super) fn is_over(&self, account: &Account) -> bool {
+        let over = self.over.get(&Tid(account.tid));
+        over.is_some_and(|over| *over == opened(account))
+    }
+
     pub(super) fn part_with(&mut self, tid: Tid) {
         self.former.remove(&tid);
         let sleeper = self.sleepers.remove(&tid);
@@ -161,6 +180,9 @@ impl Member {
         due: MonotonicNs,
     ) -> Option<Account> {
         let tid = Tid(account.tid);
+        if self.off.is_over(&account) {
+            return None;
+        }
         let opened = opened(&account);
         if self.people.is_anothers(tid, opened) {
             if due.0.saturating_sub(opened.0) < TOLD_WITHIN.0 {
@@ -410,6 +432,35 @@ fn syscall_of(account: &Account) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Regression: a thread's time off the CPU counted twice when its account was read before its
+    /// end was told.
+    #[test]
+    fn an_account_that_outlives_its_thread_counts_once() {
+        let account = Account {
+            tid: 7,
+            since: 1_000,
+            on_cpu_ns: 100,
+            blocked_ns: 50,
+            ..Account::default()
+        };
+        let mut off = OffCpu::default();
+        assert!(!off.is_over(&account));
+        off.note_over(Tid(7), MonotonicNs(850));
+        assert!(off.is_over(&account));
+        // It went on and off a CPU once more before it ended.
+        assert!(off.is_over(&Account {
+            since: 1_300,
+            on_cpu_ns: 300,
+            blocked_ns: 150,
+            ..account
+        }));
+        // The next one with this id.
+        assert!(!off.is_over(&Account {
+            since: 2_000,
+            ..account
+        }));
+    }
 
     /// Regression: threads that are woken thousands of times a second were never met waiting for a
     /// CPU, since looks are late by more than such a wait lasts.

@@ -17,15 +17,15 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::held::Group;
 pub(super) use self::held::Held;
-use self::ran::Names;
 pub(super) use self::ran::Ran;
+use self::ran::{NO_NAME, Names};
+use self::stack::Made;
 use super::{Kit, member::Member, off_cpu::meeting};
 use crate::{
     aggregate::{Place, ThreadIndex, ThreadInfo},
     pipeline::{absence::Meeting, people::Stranger},
     sample::{Activity, FramesFrom, Wait},
     source::{Accounts, Slot},
-    stack::StackId,
     sys,
     tasks::{LoopKind, RunningLoop, Snapshot, Task, TaskReader, TaskStatus},
     words::{
@@ -60,7 +60,7 @@ pub(super) struct MemberTasks {
     /// No sooner are they read again.
     not_before: MonotonicNs,
     /// The stack of each task as it was read last.
-    stacks: FxHashMap<TaskAddr, (Arc<Task>, StackId)>,
+    stacks: FxHashMap<TaskAddr, (Arc<Task>, Made)>,
     /// Who is who, where tasks are met while they run.
     names: Names,
     /// Stands for the thread of tasks whose loop runs in none.
@@ -70,6 +70,9 @@ pub(super) struct MemberTasks {
 /// All tasks at one moment, and the threads of their loops.
 struct Shot {
     snapshot: Arc<Snapshot>,
+    /// The threads as they were first met: what they did when the look was due, which an attempt
+    /// that waits for them to rest, or not to, would be biased for.
+    met: FxHashMap<RemoteAddr, LoopThread>,
     threads: FxHashMap<RemoteAddr, LoopThread>,
     /// Loops whose threads ran meanwhile, or may have.
     restless: FxHashSet<RemoteAddr>,
@@ -191,9 +194,11 @@ impl Member {
         let (memory, runtime) = (self.hold.memory(), &python.runtime);
         let reader = self.tasks.reader.as_mut()?;
         let mut shot = None;
+        let mut first: Option<FxHashMap<RemoteAddr, LoopThread>> = None;
         for _ in 0..ATTEMPTS {
             let before = reader.loops(runtime, memory).ok()?;
             let threads = threads_of(accounts, self.pid, &before);
+            let met = first.get_or_insert_with(|| threads.clone());
             let rested = &self.tasks.rested;
             let has_rested = |running: &RunningLoop| {
                 let still = rested.get(&running.event_loop);
@@ -226,6 +231,7 @@ impl Member {
             let hopeless = restless.iter().all(is_on_cpu);
             shot = Some(Shot {
                 snapshot,
+                met: met.clone(),
                 threads,
                 restless,
             });
@@ -246,6 +252,7 @@ impl Member {
     ) -> Held {
         let Shot {
             snapshot,
+            met,
             threads,
             restless,
         } = shot;
@@ -265,7 +272,7 @@ impl Member {
         }
         let stacks = self.stacks_of_tasks(kit, shot);
         let mut indices: FxHashMap<RemoteAddr, ThreadIndex> = FxHashMap::default();
-        for (task, stack) in snapshot.tasks.iter().zip(stacks) {
+        for (task, made) in snapshot.tasks.iter().zip(stacks) {
             let on = threads.get(&task.event_loop);
             let thread = *indices
                 .entry(task.event_loop)
@@ -275,12 +282,16 @@ impl Member {
             } else {
                 FramesFrom::User
             };
-            let activity = self.activity_of(task, on, due);
+            let first = met.get(&task.event_loop).or(on);
+            let activity = self.activity_of(task, made.runs, first, due);
+            if !made.is_named {
+                held.note_unread(NO_NAME);
+            }
             held.add(
                 Group {
                     place: Place {
                         thread,
-                        stack,
+                        stack: made.stack,
                         frames_from,
                         behind: None,
                     },
@@ -327,8 +338,19 @@ impl Member {
         )
     }
 
-    fn activity_of(&self, task: &Task, thread: Option<&LoopThread>, due: MonotonicNs) -> Activity {
-        match (task.status, thread) {
+    fn activity_of(
+        &self,
+        task: &Task,
+        runs: bool,
+        thread: Option<&LoopThread>,
+        due: MonotonicNs,
+    ) -> Activity {
+        let status = if runs {
+            TaskStatus::Running
+        } else {
+            task.status
+        };
+        match (status, thread) {
             (TaskStatus::Waiting, _) => Activity::Blocked(Wait::Await),
             (TaskStatus::Runnable, _) => Activity::Runnable,
             (TaskStatus::Unknown, _) | (TaskStatus::Running, None) => Activity::Unknown,

@@ -119,6 +119,7 @@ impl Member {
         if !kit.settings.mode.looks_off_cpu() {
             return;
         }
+        self.off.note_over(tid, times.opened(now));
         let Some(thread) = self.people.place_of(tid) else {
             return;
         };
@@ -143,6 +144,10 @@ impl Member {
         now: MonotonicNs,
     ) {
         let tid = Tid(account.tid);
+        // It ended after the accounts were read, and was told to have.
+        if self.off.is_over(account) {
+            return;
+        }
         let opened = opened(account);
         // It ended while the run did, and its id is another thread's already.
         if self.people.is_anothers(tid, opened) || self.people.is_younger(tid, opened) {

@@ -84,6 +84,11 @@ impl Held {
         *self.unread.entry(reason).or_default() += tasks;
     }
 
+    /// One that is in its group counts as not readable.
+    pub(super) fn note_unread(&mut self, reason: &'static str) {
+        *self.unread.entry(reason).or_default() += 1;
+    }
+
     /// It lasted until `now`: each task is a sample of each round since.
     pub(super) fn count(self, kit: &mut Kit, pid: Pid, now: MonotonicNs) {
         let rounds = u32::try_from(kit.off.round.saturating_sub(self.round)).unwrap_or(u32::MAX);
@@ -149,7 +154,6 @@ fn sample(pid: Pid, activity: Activity, time: MonotonicNs, ticks: u32, weight: u
 }
 
 fn unread_stack(builder: &mut ProfileBuilder, reason: &str) -> crate::stack::StackId {
-    let words = format!("[task unreadable: {reason}]");
-    let id = builder.frame(Frame::words(crate::stack::FrameKind::Task, words));
+    let id = builder.frame(Frame::unreadable_task(reason));
     builder.stack(&[id])
 }

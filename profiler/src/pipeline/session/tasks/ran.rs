@@ -89,7 +89,7 @@ impl Names {
     ) -> Option<(usize, Option<Seen>)> {
         let generators = &chain.generators;
         let mut innermost = generators.iter().enumerate();
-        innermost.find_map(|(place, generator)| {
+        let noted = innermost.find_map(|(place, generator)| {
             if let Some(seen) = self.by_coroutine.get(&generator.coroutine) {
                 return Some((generator.frame, Some(seen.clone())));
             }
@@ -104,6 +104,19 @@ impl Names {
             let caller = python.stacks.name(memory, &chain.part(caller, caller));
             let begun = caller.last().is_some_and(makes_tasks_run);
             begun.then_some((generator.frame, None))
+        });
+        // Of those that were not noted any more, the frames still tell which asyncio has called.
+        noted.or_else(|| {
+            let first = generators.last().filter(|_| chain.generators_missing > 0)?;
+            let depth = chain.frames.len() + chain.missing as usize;
+            let mut is_asyncios = |frame: usize| {
+                let named = chain.place(frame).map(|_| chain.part(frame, frame));
+                let named = named.map(|part| python.stacks.name(memory, &part));
+                named.is_some_and(|named| named.last().is_some_and(makes_tasks_run))
+            };
+            let mut frames = first.frame + 1..depth;
+            let frame = frames.find(|frame| is_asyncios(frame + 1) && !is_asyncios(*frame))?;
+            Some((frame, None))
         })
     }
 }
@@ -172,9 +185,12 @@ impl Member {
             accounts.samples += u64::from(tick.periods);
             accounts.running += u64::from(tick.periods);
             accounts.by_coroutine += u64::from(tick.periods);
+            let root = match coroutine_of(python, memory, &chain, frame) {
+                Some(name) => Frame::task(&name),
+                None => Frame::unreadable_task(NO_NAME),
+            };
+            let root = vec![kit.builder.frame(root)];
             let chain = chain.part(0, frame);
-            let name = coroutine_of(python, memory, &chain);
-            let root = vec![kit.builder.frame(Frame::task(&name))];
             return Some(Ran {
                 chain,
                 root,
@@ -183,8 +199,14 @@ impl Member {
         };
         accounts.samples += u64::from(tick.periods);
         accounts.running += u64::from(tick.periods);
+        let coroutine = coroutine_of(python, memory, &chain, frame).or_else(|| {
+            // Its frame was left out of the middle of a deep stack.
+            let last = seen.task.frames.last();
+            let last = last.map_or(&[][..], std::slice::from_ref);
+            let own = python.stacks.coroutines(memory, last);
+            name_of(own.last())
+        });
         let chain = chain.part(0, frame);
-        let coroutine = coroutine_of(python, memory, &chain);
         let has_name = matches!(seen.task.name, TaskName::Given(_))
             && task_books::number(&seen.task).is_none();
         let in_time = tick.time >= seen.since;
@@ -192,15 +214,16 @@ impl Member {
             accounts.by_coroutine += u64::from(tick.periods);
         }
         let name = match &seen.task.name {
-            TaskName::Given(name) if has_name && in_time => name.to_string(),
+            TaskName::Given(name) if has_name && in_time => Some(name.to_string()),
             _ => coroutine,
         };
-        let mut root = vec![kit.builder.frame(Frame::task(&name))];
+        let name = name.map_or_else(|| Frame::unreadable_task(NO_NAME), |it| Frame::task(&it));
+        let mut root = vec![kit.builder.frame(name)];
         if view == Tasks::Tree {
             let mut ends = Vec::new();
             let parts = with_awaiters(&seen.task, &self.tasks.names.by_addr, &mut ends);
             for part in parts.iter().skip(1) {
-                let frames = frames_of(python, memory, part, None, &[]);
+                let (frames, _) = frames_of(python, memory, part, None, &[]);
                 root.extend(frames.into_iter().map(|it| kit.builder.frame(it)));
             }
             root.extend(ends.into_iter().map(|it| kit.builder.frame(it)));
@@ -238,18 +261,36 @@ impl Python {
         memory: &dyn Memory,
         id: ChainId,
     ) -> ChainId {
-        let name = coroutine_of(self, memory, &self.stacks.chain(id).clone());
-        let root = kit.builder.frame(Frame::task(&name));
+        let chain = self.stacks.chain(id).clone();
+        let last = chain.frames.len().saturating_sub(1) + chain.missing as usize;
+        let root = match coroutine_of(self, memory, &chain, last) {
+            Some(name) => Frame::task(&name),
+            None => Frame::unreadable_task(NO_NAME),
+        };
+        let root = kit.builder.frame(root);
         self.stacks
             .with_root(memory, &mut kit.builder, id, vec![root])
     }
 }
 
-/// The name of a task's coroutine: that of its last frame.
-fn coroutine_of(python: &mut Python, memory: &dyn Memory, chain: &Chain) -> String {
-    match last_of(python, memory, chain) {
-        Some(PyFrame::Known { code, .. }) => code.name.to_string(),
-        _ => String::from("unknown"),
+/// Why a task has neither its own name nor its coroutine's.
+pub(super) const NO_NAME: &str = "its coroutine has no name that could be read";
+
+/// The name of a task's coroutine, by its frame; none when that was left out.
+fn coroutine_of(
+    python: &mut Python,
+    memory: &dyn Memory,
+    chain: &Chain,
+    frame: usize,
+) -> Option<String> {
+    chain.place(frame)?;
+    name_of(python.stacks.name(memory, &chain.part(frame, frame)).last())
+}
+
+fn name_of(frame: Option<&PyFrame>) -> Option<String> {
+    match frame? {
+        PyFrame::Known { code, .. } => Some(code.name.to_string()),
+        _ => None,
     }
 }
 

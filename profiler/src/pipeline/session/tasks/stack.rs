@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{LoopThread, Shot};
+use super::Shot;
+use super::ran::NO_NAME;
 use crate::{
     pipeline::{
         session::{Kit, member::Member, plans::Python, task_books},
@@ -33,6 +34,16 @@ struct OnThreads {
     by_main: FxHashMap<RemoteAddr, Chain>,
 }
 
+/// The stack of a task, as it was made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Made {
+    pub(super) stack: StackId,
+    /// Its frames are on its thread's stack.
+    pub(super) runs: bool,
+    /// It has a name.
+    pub(super) is_named: bool,
+}
+
 impl OnThreads {
     fn of(&self, task: &Task) -> Option<&Chain> {
         match (task.greenlet(), task.status) {
@@ -45,7 +56,7 @@ impl OnThreads {
 
 impl Member {
     /// The stack of each task of a snapshot, in its order.
-    pub(super) fn stacks_of_tasks(&mut self, kit: &mut Kit, shot: &Shot) -> Vec<StackId> {
+    pub(super) fn stacks_of_tasks(&mut self, kit: &mut Kit, shot: &Shot) -> Vec<Made> {
         let memory = self.hold.memory();
         let Some(python) = &mut self.python else {
             return Vec::new();
@@ -53,7 +64,7 @@ impl Member {
         let view = kit.settings.tasks.unwrap_or(Tasks::Flat);
         let tasks = &shot.snapshot.tasks;
         let coroutines = tasks.iter().map(|task| task.coro).collect();
-        let on_threads = on_threads(kit, python, memory, &shot.threads, &coroutines);
+        let on_threads = on_threads(kit, python, memory, shot, &coroutines);
         let by_addr: FxHashMap<TaskAddr, Arc<Task>> = match view {
             Tasks::Flat => FxHashMap::default(),
             Tasks::Tree => {
@@ -72,10 +83,11 @@ impl Member {
                 if attempt == 0
                     && view == Tasks::Flat
                     && task.status != TaskStatus::Running
-                    && let Some((same, stack)) = before.get(&task.addr)
+                    && on_threads.of(task).is_none()
+                    && let Some((same, made_before)) = before.get(&task.addr)
                     && Arc::ptr_eq(same, task)
                 {
-                    made.push(*stack);
+                    made.push(*made_before);
                     continue;
                 }
                 let mut frames = Vec::new();
@@ -84,14 +96,21 @@ impl Member {
                     Tasks::Tree => with_awaiters(task, &by_addr, &mut frames),
                 };
                 let mut all = Vec::new();
-                for part in &parts {
+                let mut is_named = true;
+                for (place, part) in parts.iter().enumerate() {
                     let own = on_threads.of(part);
-                    all.extend(frames_of(python, memory, part, own, &changed));
+                    let (named, has_name) = frames_of(python, memory, part, own, &changed);
+                    all.extend(named);
+                    is_named &= place > 0 || has_name;
                 }
                 all.append(&mut frames);
                 let builder = &mut kit.tasks.builder;
                 let ids: Vec<_> = all.into_iter().map(|it| builder.frame(it)).collect();
-                made.push(builder.stack(&ids));
+                made.push(Made {
+                    stack: builder.stack(&ids),
+                    runs: on_threads.of(task).is_some(),
+                    is_named,
+                });
             }
             changed = python.stacks.compare(memory);
             if changed.is_empty() {
@@ -102,21 +121,21 @@ impl Member {
         before.clear();
         if view == Tasks::Flat {
             let tasks = tasks.iter().zip(&made);
-            before.extend(tasks.map(|(task, stack)| (task.addr, (Arc::clone(task), *stack))));
+            before.extend(tasks.map(|(task, made)| (task.addr, (Arc::clone(task), *made))));
         }
         self.tasks.stacks = before;
         made
     }
 }
 
-/// The frames of a task, leaf first, and its name.
+/// The frames of a task, leaf first, and its name; whether it has one.
 pub(super) fn frames_of(
     python: &mut Python,
     memory: &dyn Memory,
     task: &Task,
     on_thread: Option<&Chain>,
     changed: &[CodeAddr],
-) -> Vec<Frame> {
+) -> (Vec<Frame>, bool) {
     let frames = match (on_thread, &task.kind) {
         (Some(chain), _) => python.stacks.name(memory, chain),
         (None, TaskKind::Asyncio) => python.stacks.coroutines(memory, &task.frames),
@@ -130,12 +149,19 @@ pub(super) fn frames_of(
     if let Some(reason) = unread_leaf(task).filter(|_| on_thread.is_none()) {
         named.insert(0, Frame::unreadable(reason));
     }
-    named.push(Frame::task(&label));
-    named
+    let is_named = label.is_some();
+    named.push(match label {
+        Some(label) => Frame::task(&label),
+        None => Frame::unreadable_task(NO_NAME),
+    });
+    (named, is_named)
 }
 
 fn unread_leaf(task: &Task) -> Option<&'static str> {
     use crate::tasks::Leaf;
+    if task.status == TaskStatus::Running {
+        return Some("what it runs was not found on its thread's stack");
+    }
     match task.leaf {
         Leaf::Coroutine | Leaf::Awaits(_) => None,
         Leaf::Unreadable(_) => Some("what it awaits could not be read"),
@@ -146,17 +172,17 @@ fn unread_leaf(task: &Task) -> Option<&'static str> {
 
 /// What a task is called in a profile: by its program, else by its coroutine, or a greenlet's first
 /// function, so that tasks that do the same are one.
-fn label(task: &Task, coroutine: Option<&PyFrame>) -> String {
+fn label(task: &Task, coroutine: Option<&PyFrame>) -> Option<String> {
     if let (TaskName::Given(name), None) = (&task.name, task_books::number(task)) {
-        return name.to_string();
+        return Some(name.to_string());
     }
     if let (Some(greenlet), None) = (task.greenlet(), coroutine) {
         // It is in nothing but C, or has not begun.
-        return greenlet.class.to_string();
+        return Some(greenlet.class.to_string());
     }
     match coroutine {
-        Some(PyFrame::Known { code, .. }) => code.name.to_string(),
-        _ => String::from("unknown"),
+        Some(PyFrame::Known { code, .. }) => Some(code.name.to_string()),
+        _ => None,
     }
 }
 
@@ -196,14 +222,18 @@ fn on_threads(
     kit: &mut Kit,
     python: &Python,
     memory: &dyn Memory,
-    threads: &FxHashMap<RemoteAddr, LoopThread>,
+    shot: &Shot,
     tasks: &FxHashSet<CoroutineAddr>,
 ) -> OnThreads {
     let mut all = OnThreads::default();
-    for (main, thread) in threads {
+    for (main, thread) in &shot.threads {
         let walked = stacks::walk_now(&mut kit.walker, memory, &python.plan, thread.state);
         let Some(chain) = walked else { continue };
         if thread.kind == LoopKind::Greenlets {
+            // It may have switched meanwhile, and then the chain is another's.
+            if shot.restless.contains(main) {
+                continue;
+            }
             all.by_main.insert(*main, chain.without_notes());
             continue;
         }
