@@ -283,10 +283,12 @@ impl Member {
                 FramesFrom::User
             };
             let first = met.get(&task.event_loop).or(on);
-            let activity = self.activity_of(task, made.runs, first, due);
-            if !made.is_named {
+            let activity = if made.is_named {
+                self.activity_of(task, made.runs, first, due)
+            } else {
                 held.note_unread(NO_NAME);
-            }
+                Activity::Unknown
+            };
             held.add(
                 Group {
                     place: Place {
@@ -354,7 +356,14 @@ impl Member {
             (TaskStatus::Waiting, _) => Activity::Blocked(Wait::Await),
             (TaskStatus::Runnable, _) => Activity::Runnable,
             (TaskStatus::Unknown, _) | (TaskStatus::Running, None) => Activity::Unknown,
-            (TaskStatus::Running, Some(thread)) if thread.is_on_cpu() => Activity::OnCpu,
+            (TaskStatus::Running, Some(thread)) if thread.is_on_cpu() => {
+                // It may have got its CPU only since the look was due.
+                if thread.account.since > due.0 {
+                    Activity::Runnable
+                } else {
+                    Activity::OnCpu
+                }
+            }
             (TaskStatus::Running, Some(LoopThread { account, .. })) => {
                 match meeting(account, due) {
                     // It had its CPU until we came.
