@@ -284,7 +284,8 @@ impl Member {
             };
             let first = met.get(&task.event_loop).or(on);
             let activity = if made.is_named {
-                self.activity_of(task, made.runs, first, due)
+                let estimated = restless.contains(&task.event_loop);
+                self.activity_of(task, (made.runs, estimated), first, due)
             } else {
                 held.note_unread(NO_NAME);
                 Activity::Unknown
@@ -343,14 +344,16 @@ impl Member {
     fn activity_of(
         &self,
         task: &Task,
-        runs: bool,
+        (runs, estimated): (bool, bool),
         thread: Option<&LoopThread>,
         due: MonotonicNs,
     ) -> Activity {
-        let status = if runs {
-            TaskStatus::Running
-        } else {
-            task.status
+        let status = match task.status {
+            _ if runs => TaskStatus::Running,
+            // One after the other they were on the thread's stack while all were read; that stack
+            // was walked once.
+            TaskStatus::Running if estimated => TaskStatus::Runnable,
+            status => status,
         };
         match (status, thread) {
             (TaskStatus::Waiting, _) => Activity::Blocked(Wait::Await),
