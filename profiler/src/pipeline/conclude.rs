@@ -68,7 +68,7 @@ pub(super) fn so_far(
     // Of ticks since the counters were read, and of those still on their way, nothing is lost.
     let received = session.kit.received;
     let arrived = received.ticks + received.malformed + received.unknown_process;
-    counters.ticks = (counters.ticks - counters.samples) + arrived;
+    counters.ticks = counters.ticks.saturating_sub(counters.samples) + arrived;
     counters.samples = arrived;
     let kernels = Kernels {
         counters,

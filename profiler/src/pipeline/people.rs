@@ -6,6 +6,7 @@ mod exec;
 mod reuse;
 mod weight;
 
+use profiler_common::account::Account;
 use rustc_hash::FxHashMap;
 
 use crate::{
@@ -149,6 +150,21 @@ pub(super) struct Stranger {
     pub(super) is_counted: bool,
     /// When that was opened, where it was read.
     pub(super) opened: Option<MonotonicNs>,
+}
+
+impl Stranger {
+    /// Somebody of whom the kernel has this account.
+    pub(super) fn of_account(account: &Account, state: Option<ThreadStateAddr>) -> Self {
+        Self {
+            tid: Tid(account.tid),
+            sp: None,
+            tls_base: PthreadId(account.tls_base),
+            state,
+            at: MonotonicNs(account.since),
+            is_counted: true,
+            opened: None,
+        }
+    }
 }
 
 impl People {

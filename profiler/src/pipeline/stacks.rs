@@ -111,10 +111,7 @@ impl Stacks {
         }
         let frames: Vec<RawFrame> = tick.frames().collect();
         let chain = Chain::from_record(&frames, tick.depth, tick.leaf_frames, tick.walk_end);
-        let id = self.learn(memory, builder, chain, collecting);
-        self.remembered += self.key.len() * 2;
-        self.by_bytes.insert(self.key.as_slice().into(), id);
-        id
+        self.learn(memory, builder, chain, Vec::new(), collecting)
     }
 
     /// The chain of the key, if it has come before.
@@ -132,41 +129,11 @@ impl Stacks {
         chain: Chain,
         collecting: bool,
     ) -> ChainId {
-        self.key.clear();
-        for frame in &chain.frames {
-            self.key.extend(frame.code.to_le_bytes());
-            self.key.extend(frame.instr.to_le_bytes());
-        }
-        // One word more than a tick has: frames of a tick are in the order of its ring.
-        let rest = [
-            chain.missing,
-            chain.cut_at as u32,
-            chain.end.code(),
-            collecting.into(),
-            0,
-        ];
-        self.key
-            .extend(rest.iter().flat_map(|word| word.to_le_bytes()));
-        if let Some(id) = self.again() {
-            return id;
-        }
-        let id = self.learn(memory, builder, chain, collecting);
-        self.remembered += self.key.len() * 2;
-        self.by_bytes.insert(self.key.as_slice().into(), id);
-        id
+        self.of_task(memory, builder, chain, Vec::new(), collecting)
     }
 
+    /// A chain, by the key, that has not come before.
     fn learn(
-        &mut self,
-        memory: &dyn Memory,
-        builder: &mut ProfileBuilder,
-        chain: Chain,
-        collecting: bool,
-    ) -> ChainId {
-        self.learn_on(memory, builder, chain, Vec::new(), collecting)
-    }
-
-    fn learn_on(
         &mut self,
         memory: &dyn Memory,
         builder: &mut ProfileBuilder,
@@ -185,6 +152,8 @@ impl Stacks {
             stack,
             touched: true,
         });
+        self.remembered += self.key.len() * 2;
+        self.by_bytes.insert(self.key.as_slice().into(), id);
         id
     }
 
@@ -202,13 +171,12 @@ impl Stacks {
             self.key.extend(frame.code.to_le_bytes());
             self.key.extend(frame.instr.to_le_bytes());
         }
-        // Two words more than a tick has.
+        // One word more than a tick has: frames of a tick are in the order of its ring.
         let rest = [
             chain.missing,
             chain.cut_at as u32,
             chain.end.code(),
             collecting.into(),
-            1,
             root.len() as u32,
         ];
         let root_words = root.iter().map(|frame| frame.0);
@@ -217,10 +185,7 @@ impl Stacks {
         if let Some(id) = self.again() {
             return id;
         }
-        let id = self.learn_on(memory, builder, chain, root, collecting);
-        self.remembered += self.key.len() * 2;
-        self.by_bytes.insert(self.key.as_slice().into(), id);
-        id
+        self.learn(memory, builder, chain, root, collecting)
     }
 
     /// The same chain on top of other frames.

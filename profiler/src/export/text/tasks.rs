@@ -93,6 +93,7 @@ fn task(part: &Part<'_>, stack: StackId) -> Option<Arc<str>> {
     let mut frames = ids.iter().filter_map(|id| frames.get(id.0 as usize));
     let task = frames.find(|frame| frame.kind == FrameKind::Task)?;
     let words = task.function.strip_prefix("[task ");
-    let words = words.and_then(|words| words.strip_suffix(']'));
+    // A very long name was cut, and its end with it.
+    let words = words.map(|words| words.strip_suffix(']').unwrap_or(words));
     Some(words.map_or_else(|| Arc::clone(&task.function), Arc::from))
 }

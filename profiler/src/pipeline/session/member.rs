@@ -465,19 +465,8 @@ impl Member {
         for account in unknown {
             let tls_base = PthreadId(account.tls_base);
             let state = states.iter().find(|(id, _)| *id == tls_base);
-            self.people.index(
-                &self.hold,
-                &mut kit.builder,
-                Stranger {
-                    tid: Tid(account.tid),
-                    sp: None,
-                    tls_base,
-                    state: state.map(|(_, state)| *state),
-                    at: MonotonicNs(account.since),
-                    is_counted: true,
-                    opened: None,
-                },
-            );
+            let stranger = Stranger::of_account(account, state.map(|(_, state)| *state));
+            self.people.index(&self.hold, &mut kit.builder, stranger);
         }
         self.identify(kit);
     }

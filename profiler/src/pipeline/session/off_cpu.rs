@@ -220,13 +220,8 @@ impl Member {
     fn sleeper(&mut self, kit: &mut Kit, account: &Account) -> &mut Sleeper {
         let tid = Tid(account.tid);
         let stranger = Stranger {
-            tid,
-            sp: None,
-            tls_base: PthreadId(account.tls_base),
-            state: self.state_of(account),
-            at: MonotonicNs(account.since),
-            is_counted: true,
             opened: Some(opened(account)),
+            ..Stranger::of_account(account, self.state_of(account))
         };
         if self.off.sleepers.contains_key(&tid) {
             self.people.meet_again(stranger);

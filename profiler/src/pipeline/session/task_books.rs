@@ -49,6 +49,14 @@ impl TaskBooks {
         self.first.get_or_insert(self.highest);
     }
 
+    /// A task ran at a tick of so many periods, and whether it goes by its first function alone.
+    pub(super) fn ran(&mut self, periods: u32, by_coroutine: bool) {
+        let periods = u64::from(periods);
+        self.accounts.samples += periods;
+        self.accounts.running += periods;
+        self.accounts.by_coroutine += periods * u64::from(by_coroutine);
+    }
+
     /// Threads and processes have the same numbers in both profiles.
     pub(super) fn take_people(&mut self, of_threads: &ProfileBuilder) {
         if self.builder.thread_count() != of_threads.thread_count() {
@@ -77,8 +85,16 @@ impl TaskBooks {
     }
 }
 
+/// The name that a task's program gave it.
+pub(super) fn given_name(task: &Task) -> Option<&str> {
+    match &task.name {
+        TaskName::Given(name) if number(task).is_none() => Some(name),
+        _ => None,
+    }
+}
+
 /// The number in the name of a task to which its program gave none.
-pub(super) fn number(task: &Task) -> Option<u64> {
+fn number(task: &Task) -> Option<u64> {
     match &task.name {
         TaskName::Numbered(number) => Some(*number),
         TaskName::Given(name) => name.strip_prefix("Task-")?.parse().ok(),

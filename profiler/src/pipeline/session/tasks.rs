@@ -17,9 +17,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::held::Group;
 pub(super) use self::held::Held;
+use self::ran::Names;
 pub(super) use self::ran::Ran;
-use self::ran::{NO_NAME, Names};
-use self::stack::Made;
+use self::stack::{Made, NO_NAME};
 use super::{Kit, member::Member, off_cpu::meeting};
 use crate::{
     aggregate::{Place, ThreadIndex, ThreadInfo},
@@ -193,12 +193,10 @@ impl Member {
         let python = self.python.as_ref()?;
         let (memory, runtime) = (self.hold.memory(), &python.runtime);
         let reader = self.tasks.reader.as_mut()?;
-        let mut shot = None;
-        let mut first: Option<FxHashMap<RemoteAddr, LoopThread>> = None;
+        let mut shot: Option<Shot> = None;
         for _ in 0..ATTEMPTS {
             let before = reader.loops(runtime, memory).ok()?;
             let threads = threads_of(accounts, self.pid, &before);
-            let met = first.get_or_insert_with(|| threads.clone());
             let rested = &self.tasks.rested;
             let has_rested = |running: &RunningLoop| {
                 let still = rested.get(&running.event_loop);
@@ -231,7 +229,7 @@ impl Member {
             let hopeless = restless.iter().all(is_on_cpu);
             shot = Some(Shot {
                 snapshot,
-                met: met.clone(),
+                met: shot.map_or_else(|| threads.clone(), |first| first.met),
                 threads,
                 restless,
             });
@@ -260,7 +258,6 @@ impl Member {
         let mut held = Held::new(due, kit.off.round);
         held.loops_again = MonotonicNs(due.0 + NEW_LOOPS.0);
         held.switches = switches_of(accounts, self.pid);
-        held.estimated = !restless.is_empty();
         for (event_loop, thread) in threads {
             // A restless one is read anew at the next look.
             let seen = if restless.contains(event_loop) {
@@ -284,8 +281,8 @@ impl Member {
             };
             let first = met.get(&task.event_loop).or(on);
             let activity = if made.is_named {
-                let estimated = restless.contains(&task.event_loop);
-                self.activity_of(task, (made.runs, estimated), first, due)
+                let status = status_of(task, made.runs, frames_from);
+                self.activity_of(status, first, due)
             } else {
                 held.note_unread(NO_NAME);
                 Activity::Unknown
@@ -326,35 +323,16 @@ impl Member {
                 })
             });
         };
-        self.people.index(
-            &self.hold,
-            &mut kit.builder,
-            Stranger {
-                tid: Tid(account.tid),
-                sp: None,
-                tls_base: PthreadId(account.tls_base),
-                state: Some(*state),
-                at: MonotonicNs(account.since),
-                is_counted: true,
-                opened: None,
-            },
-        )
+        let stranger = Stranger::of_account(account, Some(*state));
+        self.people.index(&self.hold, &mut kit.builder, stranger)
     }
 
     fn activity_of(
         &self,
-        task: &Task,
-        (runs, estimated): (bool, bool),
+        status: TaskStatus,
         thread: Option<&LoopThread>,
         due: MonotonicNs,
     ) -> Activity {
-        let status = match task.status {
-            _ if runs => TaskStatus::Running,
-            // One after the other they were on the thread's stack while all were read; that stack
-            // was walked once.
-            TaskStatus::Running if estimated => TaskStatus::Runnable,
-            status => status,
-        };
         match (status, thread) {
             (TaskStatus::Waiting, _) => Activity::Blocked(Wait::Await),
             (TaskStatus::Runnable, _) => Activity::Runnable,
@@ -386,6 +364,17 @@ impl Member {
         if let Some(held) = self.tasks.held.take() {
             held.count(kit, self.pid, now);
         }
+    }
+}
+
+/// How far a task has come; `runs` says that its coroutine is on its thread's stack.
+fn status_of(task: &Task, runs: bool, read: FramesFrom) -> TaskStatus {
+    match task.status {
+        _ if runs => TaskStatus::Running,
+        // One after the other they were on the thread's stack while all were read; that stack was
+        // walked once.
+        TaskStatus::Running if read == FramesFrom::Estimated => TaskStatus::Runnable,
+        status => status,
     }
 }
 

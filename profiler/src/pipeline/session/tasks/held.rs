@@ -32,8 +32,6 @@ pub(in super::super) struct Held {
     pub(super) loops_again: MonotonicNs,
     /// Of all threads of the process, when that was asked last.
     pub(super) switches: u64,
-    /// Some of it was read while its loop's thread ran.
-    pub(super) estimated: bool,
 }
 
 impl Held {
@@ -46,7 +44,6 @@ impl Held {
             watch: Vec::new(),
             loops_again: at,
             switches: 0,
-            estimated: false,
         }
     }
 

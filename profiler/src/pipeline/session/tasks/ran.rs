@@ -12,7 +12,8 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
-    stack::{frames_of, with_awaiters},
+    PART,
+    stack::{frames_of, name_of, root_frame, with_awaiters},
     switched::Switched,
 };
 use crate::{
@@ -23,16 +24,15 @@ use crate::{
     },
     pystack::{Chain, PyFrame},
     sample::Mode,
-    stack::{Frame, FrameId},
+    stack::FrameId,
     sys,
     target::Memory,
-    tasks::{Snapshot, Task, TaskName},
+    tasks::{Snapshot, Task},
     wire::Tick,
     words::{CoroutineAddr, MonotonicNs, TaskAddr},
 };
 
-/// Reading all tasks may take one part in so many of the time, and is done no more often than this.
-const PART: u64 = 20;
+/// All tasks are read no more often than this.
 const PAUSE: u64 = 20_000_000;
 
 /// The tasks of a process by their coroutines, and its greenlets.
@@ -101,8 +101,8 @@ impl Names {
             {
                 return None;
             }
-            let caller = python.stacks.name(memory, &chain.part(caller, caller));
-            let begun = caller.last().is_some_and(makes_tasks_run);
+            let caller = frame_at(python, memory, chain, caller);
+            let begun = caller.as_ref().is_some_and(makes_tasks_run);
             begun.then_some((generator.frame, None))
         });
         // Of those that were not noted any more, the frames still tell which asyncio has called.
@@ -110,9 +110,8 @@ impl Names {
             let first = generators.last().filter(|_| chain.generators_missing > 0)?;
             let depth = chain.frames.len() + chain.missing as usize;
             let mut is_asyncios = |frame: usize| {
-                let named = chain.place(frame).map(|_| chain.part(frame, frame));
-                let named = named.map(|part| python.stacks.name(memory, &part));
-                named.is_some_and(|named| named.last().is_some_and(makes_tasks_run))
+                let frame = frame_at(python, memory, chain, frame);
+                frame.as_ref().is_some_and(makes_tasks_run)
             };
             let mut frames = first.frame + 1..depth;
             let frame = frames.find(|frame| is_asyncios(frame + 1) && !is_asyncios(*frame))?;
@@ -179,49 +178,32 @@ impl Member {
         }
         let memory = self.hold.memory();
         let python = self.python.as_mut()?;
-        let accounts = &mut kit.tasks.accounts;
         let (frame, seen) = found?;
-        let Some(seen) = seen else {
-            accounts.samples += u64::from(tick.periods);
-            accounts.running += u64::from(tick.periods);
-            accounts.by_coroutine += u64::from(tick.periods);
-            let root = match coroutine_of(python, memory, &chain, frame) {
-                Some(name) => Frame::task(&name),
-                None => Frame::unreadable_task(NO_NAME),
-            };
-            let root = vec![kit.builder.frame(root)];
-            let chain = chain.part(0, frame);
+        let mut coroutine = name_of(frame_at(python, memory, &chain, frame).as_ref());
+        let chain = chain.part(0, frame);
+        let Some(Seen { task, since }) = seen else {
+            kit.tasks.ran(tick.periods, true);
             return Some(Ran {
                 chain,
-                root,
+                root: vec![kit.builder.frame(root_frame(coroutine))],
                 named: None,
             });
         };
-        accounts.samples += u64::from(tick.periods);
-        accounts.running += u64::from(tick.periods);
-        let coroutine = coroutine_of(python, memory, &chain, frame).or_else(|| {
+        if coroutine.is_none() {
             // Its frame was left out of the middle of a deep stack.
-            let last = seen.task.frames.last();
-            let last = last.map_or(&[][..], std::slice::from_ref);
-            let own = python.stacks.coroutines(memory, last);
-            name_of(own.last())
-        });
-        let chain = chain.part(0, frame);
-        let has_name = matches!(seen.task.name, TaskName::Given(_))
-            && task_books::number(&seen.task).is_none();
-        let in_time = tick.time >= seen.since;
-        if has_name && !in_time {
-            accounts.by_coroutine += u64::from(tick.periods);
+            let own = task.frames.last().map_or(&[][..], std::slice::from_ref);
+            coroutine = name_of(python.stacks.coroutines(memory, own).last());
         }
-        let name = match &seen.task.name {
-            TaskName::Given(name) if has_name && in_time => Some(name.to_string()),
-            _ => coroutine,
-        };
-        let name = name.map_or_else(|| Frame::unreadable_task(NO_NAME), |it| Frame::task(&it));
-        let mut root = vec![kit.builder.frame(name)];
+        let in_time = tick.time >= since;
+        let given = task_books::given_name(&task);
+        kit.tasks.ran(tick.periods, given.is_some() && !in_time);
+        let given = given.filter(|_| in_time);
+        let has_name = given.is_some();
+        let name = given.map(str::to_owned).or(coroutine);
+        let mut root = vec![kit.builder.frame(root_frame(name))];
         if view == Tasks::Tree {
             let mut ends = Vec::new();
-            let parts = with_awaiters(&seen.task, &self.tasks.names.by_addr, &mut ends);
+            let parts = with_awaiters(&task, &self.tasks.names.by_addr, &mut ends);
             for part in parts.iter().skip(1) {
                 let (frames, _) = frames_of(python, memory, part, None, &[]);
                 root.extend(frames.into_iter().map(|it| kit.builder.frame(it)));
@@ -231,7 +213,7 @@ impl Member {
         Some(Ran {
             chain,
             root,
-            named: (has_name && in_time).then_some(seen.task),
+            named: has_name.then_some(task),
         })
     }
 
@@ -262,44 +244,31 @@ impl Python {
         id: ChainId,
     ) -> ChainId {
         let chain = self.stacks.chain(id).clone();
-        let last = chain.frames.len().saturating_sub(1) + chain.missing as usize;
-        let root = match coroutine_of(self, memory, &chain, last) {
-            Some(name) => Frame::task(&name),
-            None => Frame::unreadable_task(NO_NAME),
-        };
-        let root = kit.builder.frame(root);
+        let name = name_of(last_of(self, memory, &chain).as_ref());
+        let root = kit.builder.frame(root_frame(name));
         self.stacks
             .with_root(memory, &mut kit.builder, id, vec![root])
     }
 }
 
-/// Why a task has neither its own name nor its coroutine's.
-pub(super) const NO_NAME: &str = "its coroutine has no name that could be read";
-
-/// The name of a task's coroutine, by its frame; none when that was left out.
-fn coroutine_of(
+/// The frame with an index from the leaf; none when it was left out.
+fn frame_at(
     python: &mut Python,
     memory: &dyn Memory,
     chain: &Chain,
-    frame: usize,
-) -> Option<String> {
-    chain.place(frame)?;
-    name_of(python.stacks.name(memory, &chain.part(frame, frame)).last())
-}
-
-fn name_of(frame: Option<&PyFrame>) -> Option<String> {
-    match frame? {
-        PyFrame::Known { code, .. } => Some(code.name.to_string()),
-        _ => None,
-    }
+    index: usize,
+) -> Option<PyFrame> {
+    python
+        .stacks
+        .name(memory, &chain.part(index, index))
+        .pop()
+        .filter(|_| chain.place(index).is_some())
 }
 
 /// The last frame of a chain.
 pub(super) fn last_of(python: &mut Python, memory: &dyn Memory, chain: &Chain) -> Option<PyFrame> {
-    let last = chain.frames.len().saturating_sub(1);
-    let at = last + chain.missing as usize * usize::from(last >= chain.cut_at);
-    let mut frames = python.stacks.name(memory, &chain.part(at, at));
-    frames.pop()
+    let depth = chain.frames.len() + chain.missing as usize;
+    frame_at(python, memory, chain, depth.checked_sub(1)?)
 }
 
 /// Whether a frame is one of asyncio's that make a task run: `Handle._run`, a pure-Python task's

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Shot;
-use super::ran::NO_NAME;
 use crate::{
     pipeline::{
         session::{Kit, member::Member, plans::Python, task_books},
@@ -19,7 +18,7 @@ use crate::{
     pystack::{Chain, PyFrame},
     stack::{Frame, StackId},
     target::Memory,
-    tasks::{LoopKind, Task, TaskKind, TaskName, TaskStatus},
+    tasks::{LoopKind, Task, TaskKind, TaskStatus},
     words::{CodeAddr, CoroutineAddr, RemoteAddr, TaskAddr},
 };
 
@@ -142,6 +141,7 @@ pub(super) fn frames_of(
         (None, TaskKind::Greenlet(_)) => python.stacks.name(memory, &task.chain()),
     };
     let label = label(task, frames.last());
+    let is_named = label.is_some();
     let mut named: Vec<Frame> = frames
         .iter()
         .map(|frame| stacks::frame_of(frame, changed))
@@ -149,12 +149,27 @@ pub(super) fn frames_of(
     if let Some(reason) = unread_leaf(task).filter(|_| on_thread.is_none()) {
         named.insert(0, Frame::unreadable(reason));
     }
-    let is_named = label.is_some();
-    named.push(match label {
-        Some(label) => Frame::task(&label),
-        None => Frame::unreadable_task(NO_NAME),
-    });
+    named.push(root_frame(label));
     (named, is_named)
+}
+
+/// Why a task has neither its own name nor its coroutine's.
+pub(super) const NO_NAME: &str = "its coroutine has no name that could be read";
+
+/// The frame that a task's stack stands on.
+pub(super) fn root_frame(name: Option<String>) -> Frame {
+    name.map_or_else(
+        || Frame::unreadable_task(NO_NAME),
+        |name| Frame::task(&name),
+    )
+}
+
+/// The name of a function, if that is known.
+pub(super) fn name_of(frame: Option<&PyFrame>) -> Option<String> {
+    match frame? {
+        PyFrame::Known { code, .. } => Some(code.name.to_string()),
+        _ => None,
+    }
 }
 
 fn unread_leaf(task: &Task) -> Option<&'static str> {
@@ -173,17 +188,14 @@ fn unread_leaf(task: &Task) -> Option<&'static str> {
 /// What a task is called in a profile: by its program, else by its coroutine, or a greenlet's first
 /// function, so that tasks that do the same are one.
 fn label(task: &Task, coroutine: Option<&PyFrame>) -> Option<String> {
-    if let (TaskName::Given(name), None) = (&task.name, task_books::number(task)) {
-        return Some(name.to_string());
+    if let Some(name) = task_books::given_name(task) {
+        return Some(name.to_owned());
     }
     if let (Some(greenlet), None) = (task.greenlet(), coroutine) {
         // It is in nothing but C, or has not begun.
         return Some(greenlet.class.to_string());
     }
-    match coroutine {
-        Some(PyFrame::Known { code, .. }) => Some(code.name.to_string()),
-        _ => None,
-    }
+    name_of(coroutine)
 }
 
 /// A task, and root-ward the one that waits for it, and so on. Where several wait, that is said, and

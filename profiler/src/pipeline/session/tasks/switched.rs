@@ -9,12 +9,14 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::ran::{Ran, Seen, last_of};
+use super::{
+    ran::{Ran, Seen, last_of},
+    stack::{name_of, root_frame},
+};
 use crate::{
     pipeline::session::{Kit, member::Member, task_books},
     pystack::{Chain, PyFrame},
-    stack::Frame,
-    tasks::{LoopKind, Snapshot, Task, TaskName, TaskStatus},
+    tasks::{LoopKind, Snapshot, Task, TaskStatus},
     wire::Tick,
     words::{DurationNs, FrameAddr, MonotonicNs, TaskAddr, ThreadStateAddr},
 };
@@ -145,33 +147,22 @@ impl Member {
             return None;
         }
         let known_as_nobody = seen.is_none();
-        let periods = u64::from(tick.periods);
-        let accounts = &mut kit.tasks.accounts;
-        accounts.samples += periods;
-        accounts.running += periods;
         // It is surely this one from when it was first seen on.
         let in_time = seen.as_ref().is_some_and(|seen| tick.time >= seen.since);
-        let named = seen.map(|seen| seen.task).filter(|task| has_name(task));
-        if !in_time && (named.is_some() || known_as_nobody) {
-            accounts.by_coroutine += periods;
-        }
+        let named = seen.map(|seen| seen.task);
+        let named = named.filter(|task| task_books::given_name(task).is_some());
+        let by_function = !in_time && (named.is_some() || known_as_nobody);
+        kit.tasks.ran(tick.periods, by_function);
         let named = named.filter(|_| in_time);
-        let name = match (named.as_deref().map(|task| &task.name), first) {
-            (Some(TaskName::Given(name)), _) => name.to_string(),
-            (_, Some(PyFrame::Known { code, .. })) => code.name.to_string(),
-            _ => String::from("unknown"),
-        };
-        let root = vec![kit.builder.frame(Frame::task(&name))];
+        let given = named.as_deref().and_then(task_books::given_name);
+        let name = given.map(str::to_owned).or_else(|| name_of(first.as_ref()));
+        let root = vec![kit.builder.frame(root_frame(name))];
         Some(Ran { chain, root, named })
     }
 }
 
 fn is_main(task: &Task) -> bool {
     task.greenlet().is_some_and(|greenlet| greenlet.is_main)
-}
-
-fn has_name(task: &Task) -> bool {
-    matches!(task.name, TaskName::Given(_)) && task_books::number(task).is_none()
 }
 
 /// Whether a thread begins with this function, or a program, or the chain does not say with what.
