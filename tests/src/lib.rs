@@ -17,6 +17,7 @@ pub mod readme;
 pub mod rung;
 pub mod stolen;
 pub mod target;
+pub mod tasks;
 pub mod watched;
 
 mod cargo;

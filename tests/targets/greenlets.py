@@ -15,30 +15,7 @@ import time
 sys.path.insert(0, sys.argv[1])
 import greenlet
 
-from truth import account, command, ready, say
-
-SPENT = {}
-
-
-def work(seconds):
-    """Python alone, for so long on a CPU."""
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        pass
-
-
-class Spending:
-    """What is spent on a CPU while this is open goes to its name; nothing switches meanwhile."""
-
-    def __init__(self, name):
-        self.name = name
-
-    def __enter__(self):
-        self.begin = time.thread_time()
-
-    def __exit__(self, *what):
-        spent = time.thread_time() - self.begin
-        SPENT[self.name] = SPENT.get(self.name, 0.0) + spent
+from truth import SPENT, Spending, account, command, ready, say, work
 
 
 class Derived(greenlet.greenlet):

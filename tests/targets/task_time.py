@@ -13,30 +13,7 @@ import asyncio
 import sys
 import time
 
-from truth import account, command, ready, say
-
-SPENT = {}
-
-
-def work(seconds):
-    """Python alone, for so long on a CPU."""
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        pass
-
-
-class Spending:
-    """What a task has on a CPU while this is open goes to its name."""
-
-    def __init__(self, name):
-        self.name = name
-
-    def __enter__(self):
-        self.begin = time.thread_time()
-
-    def __exit__(self, *what):
-        spent = time.thread_time() - self.begin
-        SPENT[self.name] = SPENT.get(self.name, 0.0) + spent
+from truth import SPENT, Spending, account, command, ready, say, work
 
 
 def of_heavy(seconds):

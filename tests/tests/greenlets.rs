@@ -1,21 +1,16 @@
 //! Greenlets and gevent: `dump --tasks` shows those that are suspended with their stacks, and
 //! `run --tasks` gives each its own time. The truth is what the greenlets say of themselves.
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
-
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 use tests::on_each;
-use tests::profile::{Entry, Profile};
-use tests::profiler::{self, Running};
+use tests::profile::Entry;
+use tests::profiler::Running;
 use tests::pythons::{self, Python};
 use tests::rung::{Rung, leave_out};
-use tests::stolen::stolen_s;
 use tests::target::Target;
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use tests::tasks::{self, Told};
 
 /// A greenlet by its target's own account, and as `dump --tasks --json` has it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -44,22 +39,7 @@ fn packages(python: &Python) -> Option<String> {
 }
 
 fn dumped(target: &Target) -> Result<Vec<Greenlet>> {
-    let started = Instant::now();
-    let tasks = loop {
-        let pid = target.pid().to_string();
-        let finished = profiler::run(&["dump", "--tasks", "--json", "--pid", &pid])?.success()?;
-        let mut value: Value = serde_json::from_str(&finished.stdout)?;
-        let mut tasks = value["tasks"].take();
-        for lost in ["unreadable", "broken_lists"] {
-            ensure!(tasks[lost] == serde_json::json!([]), "{lost}: {tasks:#}");
-        }
-        let alive = tasks["alive"].take();
-        let alive = alive.as_array().context("no tasks")?.clone();
-        if alive.iter().all(|task| task["frames_from"] == "user") {
-            break alive;
-        }
-        ensure!(started.elapsed() < PATIENCE, "never at rest: {alive:#?}");
-    };
+    let tasks = tasks::at_rest(target)?;
     let read = |task: &Value| -> Result<Greenlet> {
         let text = |key: &str| task[key].as_str().map(str::to_owned);
         let frames = task["frames"].as_array().context("no frames")?;
@@ -120,73 +100,35 @@ on_each! {
     greenlets_are_as_their_program_says_on_3_15: 15;
 }
 
-/// What a target and its profile say of the same time.
-struct Told {
-    spent: BTreeMap<String, f64>,
-    tid: i64,
-    profile: Profile,
-    stolen_s: f64,
-}
-
 fn told(python: &Python, arguments: &[&str], options: &[&str]) -> Result<Told> {
-    let mut target = Target::start(python, "greenlets.py", arguments)?;
-    let mut profiler = Running::in_detail(target.pid(), options)?;
-    profiler.attached()?;
-    let stolen = stolen_s();
-    target.tell("go")?;
-    let done = target.expect("done")?;
-    let stolen_s = stolen_s() - stolen;
-    let profile = profiler.stop()?.profile()?;
-    target.tell("end")?;
-    Ok(Told {
-        spent: serde_json::from_value(done["spent"].clone())?,
-        tid: done["threads"][0]["tid"].as_i64().context("no thread")?,
-        profile,
-        stolen_s,
-    })
+    let told = tasks::told(python, "greenlets.py", arguments, options)?;
+    told.has_one_root()?;
+    Ok(told)
 }
 
-impl Told {
-    /// The greenlet that an entry is of; below it there is nothing.
-    fn greenlet(&self, entry: &Entry) -> Result<Option<&str>> {
-        let mut frames = self.profile.stack(entry);
-        let Some(task) = frames.find(|frame| frame.kind == "task") else {
-            return Ok(None);
-        };
-        ensure!(frames.next().is_none(), "below {task:?} there is more");
-        let name = task.label.strip_prefix("[task ");
-        Ok(name.and_then(|name| name.strip_suffix(']')))
-    }
+/// Each tick is of one greenlet or of none: together they are the thread's time.
+fn is_conserved(told: &Told) -> Result<()> {
+    let own = told.spent("all")?;
+    let all = told.profile.seconds(told.tid()?, |_| true);
+    ensure!(
+        (all - own).abs() <= 0.02 * own + 0.02 + told.stolen_s,
+        "{all:.3} s of samples, by its own clock {own:.3} s, {:.3} s stolen",
+        told.stolen_s
+    );
+    Ok(())
+}
 
-    /// Each tick is of one greenlet or of none: together they are the thread's time.
-    fn is_conserved(&self) -> Result<()> {
-        let own = self.spent["all"];
-        let all = self.profile.seconds(self.tid, |_| true);
-        ensure!(
-            (all - own).abs() <= 0.02 * own + 0.02 + self.stolen_s,
-            "{all:.3} s of samples, by its own clock {own:.3} s, {:.3} s stolen",
-            self.stolen_s
-        );
-        Ok(())
-    }
-
-    /// What is sampled in a function below a greenlet's name is what its own clock says.
-    fn has_spent(&self, name: &str, greenlet: Option<&str>, function: &str) -> Result<()> {
-        let own = self.spent["all"];
-        let mut sampled = 0.0;
-        for entry in self.profile.of(self.tid) {
-            let of = self.greenlet(entry)?;
-            if of == greenlet && self.profile.is_in(entry, function) {
-                sampled += entry.weight_s();
-            }
-        }
-        let spent = self.spent.get(name).context("not told")?;
-        ensure!(
-            (sampled - spent).abs() <= 0.05 * own + self.stolen_s,
-            "{name}: {sampled:.3} s of samples, by its own clock {spent:.3} s of {own:.3} s"
-        );
-        Ok(())
-    }
+/// What is sampled in a function below a greenlet's name is what its own clock says.
+fn has_spent(told: &Told, name: &str, greenlet: Option<&str>, function: &str) -> Result<()> {
+    let (own, spent) = (told.spent("all")?, told.spent(name)?);
+    let sampled = told.profile.seconds(told.tid()?, |entry| {
+        told.task(entry) == greenlet && told.profile.is_in(entry, function)
+    });
+    ensure!(
+        (sampled - spent).abs() <= 0.05 * own + told.stolen_s,
+        "{name}: {sampled:.3} s of samples, by its own clock {spent:.3} s of {own:.3} s"
+    );
+    Ok(())
 }
 
 fn each_has_its_own(python: &Python) -> Result<()> {
@@ -195,16 +137,16 @@ fn each_has_its_own(python: &Python) -> Result<()> {
     };
     let arguments = [&*packages, "turns", "1.5"];
     let told = told(python, &arguments, &["--tasks", "-r", "997"])?;
-    told.is_conserved()?;
-    told.has_spent("heavy", Some("heavy"), "of_heavy")?;
-    told.has_spent("light", Some("light"), "of_light")?;
+    is_conserved(&told)?;
+    has_spent(&told, "heavy", Some("heavy"), "of_heavy")?;
+    has_spent(&told, "light", Some("light"), "of_light")?;
     // It is born and over in a moment: its first function's name stands for it.
-    told.has_spent("passes", Some("passes"), "work")?;
+    has_spent(&told, "passes", Some("passes"), "work")?;
     // The main greenlet is the thread.
-    told.has_spent("main", None, "turns")?;
-    for entry in told.profile.of(told.tid) {
+    has_spent(&told, "main", None, "turns")?;
+    for entry in told.profile.of(told.tid()?) {
         for (function, name) in [("of_heavy", "heavy"), ("of_light", "light")] {
-            let of = told.greenlet(entry)?;
+            let of = told.task(entry);
             let is_right = of == Some(name) || of == Some("takes_turns");
             ensure!(
                 is_right || !told.profile.is_in(entry, function),
@@ -232,9 +174,9 @@ fn a_server_is_conserved(python: &Python) -> Result<()> {
     };
     let arguments = [&*packages, "server", "24", "1.5"];
     let told = told(python, &arguments, &["--tasks", "-r", "997"])?;
-    told.is_conserved()?;
+    is_conserved(&told)?;
     for name in ["serves 0", "serves 1", "serves 2"] {
-        told.has_spent(name, Some(name), "work")?;
+        has_spent(&told, name, Some(name), "work")?;
     }
     Ok(())
 }

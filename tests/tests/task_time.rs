@@ -2,82 +2,20 @@
 //! snapshots of all that are alive, and a task that runs has the root frame of the same that waits.
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 use tests::on_each;
-use tests::profile::{Entry, Profile};
-use tests::profiler::Running;
 use tests::pythons::{self, Python};
 use tests::rung::{self, Rung};
-use tests::stolen::stolen_s;
-use tests::target::Target;
-
-/// What a target and its profile say of the same time.
-struct Told {
-    done: Value,
-    profile: Profile,
-    stolen_s: f64,
-}
+use tests::tasks::{self, Told};
 
 fn told(python: &Python, arguments: &[&str], options: &[&str]) -> Result<Told> {
-    let mut target = Target::start(python, "task_time.py", arguments)?;
-    let mut profiler = Running::in_detail(target.pid(), options)?;
-    profiler.attached()?;
-    let stolen = stolen_s();
-    target.tell("go")?;
-    let done = target.expect("done")?;
-    let stolen_s = stolen_s() - stolen;
-    let profile = profiler.stop()?.profile()?;
-    target.tell("end")?;
-    Ok(Told {
-        done,
-        profile,
-        stolen_s,
-    })
-}
-
-impl Told {
-    fn number(&self, of: &str, name: &str) -> Result<f64> {
-        let number = self.done[of][name].as_f64();
-        number.with_context(|| format!("no {of} of {name}: {}", self.done))
-    }
-
-    fn seconds(&self, counts: impl Fn(&Entry) -> bool) -> f64 {
-        let entries = self.profile.entries.iter();
-        entries.filter(|it| counts(it)).map(Entry::weight_s).sum()
-    }
-
-    /// The task that an entry is of.
-    fn task(&self, entry: &Entry) -> Option<&str> {
-        let mut frames = self.profile.stack(entry);
-        let task = frames.find(|frame| frame.kind == "task")?;
-        task.label.strip_prefix("[task ")?.strip_suffix(']')
-    }
-
-    fn seconds_of(&self, task: &str) -> f64 {
-        self.seconds(|entry| self.task(entry) == Some(task))
-    }
-
-    /// Below a task's name there is nothing of the loop.
-    fn has_one_root(&self) -> Result<()> {
-        for entry in &self.profile.entries {
-            let labels: Vec<_> = self.profile.stack(entry).map(|it| &*it.label).collect();
-            let mut kinds = self.profile.stack(entry).map(|it| it.kind == "task");
-            let task = kinds.position(|is_task| is_task);
-            ensure!(
-                task.is_none_or(|place| place + 1 == labels.len()),
-                "{labels:?}"
-            );
-        }
-        Ok(())
-    }
+    tasks::told(python, "task_time.py", arguments, options)
 }
 
 fn each_has_its_own(python: &Python) -> Result<()> {
     let told = told(python, &["turns", "4"], &["--tasks", "-r", "997"])?;
     told.has_one_root()?;
-    let thread = told.done["threads"][0]["tid"].as_i64();
-    let thread = thread.context("no thread")?;
-    let own = told.number("spent", "all")?;
+    let thread = told.tid()?;
+    let own = told.spent("all")?;
     // What no task had is the loop's: together they are the thread's.
     let all = told.profile.seconds(thread, |_| true);
     ensure!(
@@ -86,7 +24,7 @@ fn each_has_its_own(python: &Python) -> Result<()> {
         told.stolen_s
     );
     for task in ["heavy", "light", "another"] {
-        let spent = told.number("spent", task)?;
+        let spent = told.spent(task)?;
         let sampled = told.seconds_of(task);
         ensure!(
             (sampled - spent).abs() <= 0.04 * own + told.stolen_s,
@@ -171,9 +109,9 @@ on_each! {
 /// A task that is started eagerly runs inside the one that makes it, and its time is its own.
 fn eager_ones_have_their_own(python: &Python) -> Result<()> {
     let told = told(python, &["eager", "3"], &["--tasks", "-r", "997"])?;
-    let own = told.number("spent", "all")?;
+    let own = told.spent("all")?;
     for task in ["works_at_once", "eager"] {
-        let (spent, sampled) = (told.number("spent", task)?, told.seconds_of(task));
+        let (spent, sampled) = (told.spent(task)?, told.seconds_of(task));
         ensure!(
             (sampled - spent).abs() <= 0.05 * own + told.stolen_s,
             "{task}: {sampled:.3} s of samples, by its own clock {spent:.3} s of {own:.3} s"
@@ -199,9 +137,9 @@ fn a_crowd_that_works_has_the_loops_time() -> Result<()> {
     };
     const TASKS: f64 = 4096.0;
     let cpu = told(python, &["crowd", "4096", "4"], &["--tasks", "-r", "997"])?;
-    let spent = cpu.number("spent", "takes_turns")?;
+    let spent = cpu.spent("takes_turns")?;
     let sampled = cpu.seconds_of("takes_turns");
-    let own = cpu.number("spent", "all")?;
+    let own = cpu.spent("all")?;
     ensure!(
         sampled >= spent - 0.02 * own - cpu.stolen_s && sampled <= own + 0.05 + cpu.stolen_s,
         "{sampled:.3} s of samples, by its own clock {spent:.3} s of {own:.3} s"
@@ -248,9 +186,9 @@ fn a_storm_of_tasks_is_accounted_for() -> Result<()> {
             );
         } else {
             ensure!(tasks.samples <= ticks, "{ticks}: {tasks:?}");
-            let spent = told.number("spent", "producer")?;
+            let spent = told.spent("producer")?;
             let sampled = told.seconds_of("producer");
-            let own = told.number("spent", "all")?;
+            let own = told.spent("all")?;
             ensure!(
                 (sampled - spent).abs() <= 0.05 * own + told.stolen_s,
                 "{sampled:.3} s of samples, by its own clock {spent:.3} s of {own:.3} s"

@@ -2,18 +2,14 @@
 //! of them itself: it goes from coroutine to coroutine by their own attributes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
-use serde_json::Value;
 use tests::on_each;
-use tests::profiler;
 use tests::pythons::{self, Python};
 use tests::rung::{self, Rung, leave_out};
 use tests::target::Target;
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use tests::tasks::at_rest;
 
 /// A task by its target's own account: it is said of each field in `tasks.py`.
 #[derive(Debug, Deserialize)]
@@ -35,7 +31,6 @@ struct Dumped {
     state: String,
     awaited_by: Vec<u64>,
     thread: Option<Thread>,
-    frames_from: String,
     frames: Vec<Frame>,
 }
 
@@ -50,31 +45,12 @@ struct Frame {
     line: Option<u64>,
 }
 
-/// The tasks, once no loop runs while they are read.
-fn dumped(target: &Target) -> Result<Vec<Dumped>> {
-    let started = Instant::now();
-    loop {
-        let pid = target.pid().to_string();
-        let finished = profiler::run(&["dump", "--tasks", "--json", "--pid", &pid])?.success()?;
-        let mut value: Value = serde_json::from_str(&finished.stdout)?;
-        let mut tasks = value["tasks"].take();
-        for lost in ["unreadable", "broken_lists"] {
-            ensure!(tasks[lost] == serde_json::json!([]), "{lost}: {tasks:#}");
-        }
-        ensure!(tasks["left_out"] == 0, "{tasks:#}");
-        let tasks: Vec<Dumped> = serde_json::from_value(tasks["alive"].take())?;
-        if tasks.iter().all(|task| task.frames_from == "user") {
-            return Ok(tasks);
-        }
-        ensure!(started.elapsed() < PATIENCE, "never at rest: {tasks:#?}");
-    }
-}
-
 fn check_kind(python: &Python, arguments: &[&str]) -> Result<()> {
     let mut target = Target::start(python, "tasks.py", arguments)?;
     let told: Vec<Told> = serde_json::from_value(target.ready()["tasks"].clone())?;
     ensure!(told.len() > 10, "{told:?}");
-    let tasks = dumped(&target)?;
+    let tasks = at_rest(&target)?.into_iter().map(serde_json::from_value);
+    let tasks = tasks.collect::<Result<Vec<Dumped>, _>>()?;
     let names: BTreeMap<u64, &str> = tasks
         .iter()
         .map(|task| (task.address, task.name.as_deref().unwrap_or_default()))

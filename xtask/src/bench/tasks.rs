@@ -3,11 +3,10 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use serde_json::Value;
-use tests::profile::{Entry, Profile};
 use tests::profiler::Running;
 use tests::pythons::{self, Python};
 use tests::target::Target;
+use tests::tasks::{self, Told};
 
 use super::meter::Spent;
 use super::report::{Bound, Report};
@@ -49,38 +48,8 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-struct Told {
-    done: Value,
-    profile: Profile,
-}
-
 fn told(python: &Python, arguments: &[&str], options: &[&str]) -> Result<Told> {
-    let mut target = Target::start(python, "task_time.py", arguments)?;
-    let mut profiler = Running::in_detail(target.pid(), options)?;
-    profiler.attached()?;
-    target.tell("go")?;
-    let done = target.expect("done")?;
-    let profile = profiler.stop()?.profile()?;
-    target.tell("end")?;
-    Ok(Told { done, profile })
-}
-
-impl Told {
-    fn spent(&self, name: &str) -> Result<f64> {
-        let spent = self.done["spent"][name].as_f64();
-        spent.with_context(|| format!("no time of {name}: {}", self.done))
-    }
-
-    fn seconds(&self, counts: impl Fn(&Entry) -> bool) -> f64 {
-        let entries = self.profile.entries.iter();
-        entries.filter(|it| counts(it)).map(Entry::weight_s).sum()
-    }
-
-    fn is_of(&self, entry: &Entry, task: &str) -> bool {
-        let mut frames = self.profile.stack(entry);
-        let label = frames.find(|frame| frame.kind == "task");
-        label.is_some_and(|frame| frame.label == format!("[task {task}]"))
-    }
+    tasks::told(python, "task_time.py", arguments, options)
 }
 
 /// 1,024 tasks that wait for one queue beside one that works: which share of all tasks' time is in
@@ -88,8 +57,8 @@ impl Told {
 fn queue(setting: &Setting, python: &Python, report: &mut Report) -> Result<()> {
     let options = ["--tasks", "--mode", "wall", "-r", "99"];
     let told = told(python, &["queue", "1024", setting.pick("2", "8")], &options)?;
-    let waiting =
-        told.seconds(|entry| told.is_of(entry, "getter") && told.profile.is_in(entry, "get"));
+    let waiting = told
+        .seconds(|entry| told.task(entry) == Some("getter") && told.profile.is_in(entry, "get"));
     let tasks = 1025.0 * waiting / told.seconds(|_| true);
     let case = format!("1,024 of 1,025 wait, {}", python.label);
     let off = (tasks - 1024.0).abs();
@@ -113,7 +82,7 @@ fn turns(setting: &Setting, python: &Python, report: &mut Report) -> Result<()> 
     let all = told.spent("all")?;
     let mut worst: f64 = 0.0;
     for task in ["heavy", "light", "another"] {
-        let sampled = told.seconds(|entry| told.is_of(entry, task));
+        let sampled = told.seconds(|entry| told.task(entry) == Some(task));
         worst = worst.max((sampled - told.spent(task)?).abs() / all);
     }
     let case = format!("three by turns, {}", python.label);
@@ -121,7 +90,7 @@ fn turns(setting: &Setting, python: &Python, report: &mut Report) -> Result<()> 
     let mut of_another = 0;
     for entry in &told.profile.entries {
         for (function, other) in [("of_heavy", "light"), ("of_light", "heavy")] {
-            if told.profile.is_in(entry, function) && told.is_of(entry, other) {
+            if told.profile.is_in(entry, function) && told.task(entry) == Some(other) {
                 of_another += entry.ticks;
             }
         }
@@ -142,17 +111,10 @@ fn turns(setting: &Setting, python: &Python, report: &mut Report) -> Result<()> 
 fn gevent(setting: &Setting, python: &Python, report: &mut Report) -> Result<()> {
     let packages = pythons::packages(python, "gevent").context("there is no gevent")?;
     let arguments = [&*packages, "server", "24", setting.pick("1.5", "6")];
-    let mut target = Target::start(python, "greenlets.py", &arguments)?;
-    let mut profiler = Running::in_detail(target.pid(), &["--tasks", "-r", "997"])?;
-    profiler.attached()?;
-    target.tell("go")?;
-    let done = target.expect("done")?;
-    let profile = profiler.stop()?.profile()?;
-    target.tell("end")?;
-    let told = Told { done, profile };
+    let options = ["--tasks", "-r", "997"];
+    let told = tasks::told(python, "greenlets.py", &arguments, &options)?;
     let all = told.spent("all")?;
-    let tid = told.done["threads"][0]["tid"].as_i64();
-    let sum = told.profile.seconds(tid.context("no thread")?, |_| true);
+    let sum = told.profile.seconds(told.tid()?, |_| true);
     let case = format!("a gevent server, {}", python.label);
     let off = 100.0 * (sum / all - 1.0).abs();
     let bound = Bound::AtMost(2.0);
@@ -165,8 +127,8 @@ fn gevent(setting: &Setting, python: &Python, report: &mut Report) -> Result<()>
     );
     let mut worst: f64 = 0.0;
     for name in ["serves 0", "serves 1", "serves 2"] {
-        let sampled =
-            told.seconds(|entry| told.is_of(entry, name) && told.profile.is_in(entry, "work"));
+        let sampled = told
+            .seconds(|entry| told.task(entry) == Some(name) && told.profile.is_in(entry, "work"));
         worst = worst.max((sampled - told.spent(name)?).abs() / all);
     }
     report.plain(
@@ -184,7 +146,7 @@ fn crowd(setting: &Setting, report: &mut Report) -> Result<()> {
     let arguments = ["crowd", "4096", setting.pick("3", "10")];
     let cpu = told(python, &arguments, &["--tasks", "-r", "997"])?;
     let spent = cpu.spent("takes_turns")?;
-    let sampled = cpu.seconds(|entry| cpu.is_of(entry, "takes_turns"));
+    let sampled = cpu.seconds(|entry| cpu.task(entry) == Some("takes_turns"));
     let all = cpu.spent("all")?;
     let case = "4,096 work, one waits";
     let points = 100.0 * (sampled - spent) / all;
@@ -192,7 +154,7 @@ fn crowd(setting: &Setting, report: &mut Report) -> Result<()> {
     let sum = 100.0 * cpu.seconds(|_| true) / all;
     report.plain(case, "cpu: samples of all", sum, "% of the thread's");
     let wall = told(python, &arguments, &["--tasks", "--mode", "wall"])?;
-    let works = wall.seconds(|entry| wall.is_of(entry, "takes_turns"));
+    let works = wall.seconds(|entry| wall.task(entry) == Some("takes_turns"));
     let share = 100.0 * works / wall.seconds(|_| true);
     report.plain(case, "wall: in those that work", share, "% of samples");
     Ok(())
