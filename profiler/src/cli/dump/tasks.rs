@@ -109,6 +109,8 @@ impl<'a> Tree<'a> {
     /// What it awaits, in words.
     fn awaits(&self, seen: &SeenTask) -> String {
         match (&seen.task.waits_for, &seen.task.leaf) {
+            // What is shown is not where it waits.
+            (_, Leaf::TooDeep) => "deeper than is followed".to_owned(),
             (Some(awaited), _) | (None, Leaf::Awaits(awaited)) => {
                 let task = awaited.task.and_then(|task| self.name(task));
                 match task {
@@ -119,7 +121,6 @@ impl<'a> Tree<'a> {
             (None, Leaf::Coroutine) => String::new(),
             (None, Leaf::Unreadable(_)) => "for what could not be read".to_owned(),
             (None, Leaf::Cycle) => "in a circle of coroutines".to_owned(),
-            (None, Leaf::TooDeep) => "deeper than is followed".to_owned(),
         }
     }
 
