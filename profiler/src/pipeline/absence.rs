@@ -294,15 +294,25 @@ impl<K: Copy + Eq + Hash> Debts<K> {
         sums.1 = sums.1.saturating_add(got);
     }
 
-    /// Hand out what is left: by what is owed, or where nothing is, by what they stand for. It sums
-    /// to `left`; nothing is handed out when nobody was met by chance.
+    /// Hand out what is left: what is owed first, and what is more than that by what they stand
+    /// for. It sums to `left`; nothing is handed out when nobody was met by chance.
     pub(super) fn pay(&self, left: u64, mut hand_out: impl FnMut(K, u64)) {
-        let sum = |part: fn(&(u64, u64)) -> u64| -> u128 {
-            self.by_kind.values().map(|it| u128::from(part(it))).sum()
-        };
-        let part: fn(&(u64, u64)) -> u64 = if sum(owed) > 0 { owed } else { |it| it.0 };
-        let all = sum(part);
-        if all == 0 {
+        let owed_to_all = self.by_kind.values().map(owed);
+        let owed_to_all = owed_to_all.fold(0, u64::saturating_add).min(left);
+        self.divide(owed_to_all, owed, &mut hand_out);
+        self.divide(left - owed_to_all, |(due, _)| *due, &mut hand_out);
+    }
+
+    /// Hand out `left` in these parts.
+    fn divide(
+        &self,
+        left: u64,
+        part: impl Fn(&(u64, u64)) -> u64,
+        mut hand_out: impl FnMut(K, u64),
+    ) {
+        let parts = self.by_kind.values().map(|sums| u128::from(part(sums)));
+        let all: u128 = parts.sum();
+        if left == 0 || all == 0 {
             return;
         }
         let (mut before, mut handed) = (0_u128, 0_u64);

@@ -264,3 +264,25 @@ fn what_a_look_interrupts_gets_no_more_than_that_took() {
     assert_eq!(over.weight.runnable, MS / 20);
     assert_eq!(absence.rest().runnable, 40 * MS);
 }
+
+/// A third of what a thread waited for its CPU was never met, and all of it went to a kind that was
+/// owed a microsecond.
+#[test]
+fn one_that_is_owed_little_does_not_get_all_that_nobody_met() {
+    let mut debts = Debts::default();
+    debts.note("owed little", 1000 * MS, 999 * MS);
+    debts.note("owed nothing", 1000 * MS, 1000 * MS);
+    let cases = [
+        (0, [0, 0]),
+        (MS / 2, [MS / 2, 0]),
+        (MS, [MS, 0]),
+        (201 * MS, [101 * MS, 100 * MS]),
+    ];
+    for (left, expected) in cases {
+        let mut paid = [0, 0];
+        debts.pay(left, |kind, weight| {
+            paid[usize::from(kind != "owed little")] += weight;
+        });
+        assert_eq!(paid, expected, "of {left}");
+    }
+}
