@@ -369,10 +369,7 @@ pub(super) fn between_looks(builder: &mut ProfileBuilder) -> StackId {
 
 /// A native address as a frame of the profile.
 pub(super) fn native_frame(frame: &NativeFrame) -> Frame {
-    match frame {
-        NativeFrame::Known { function, module } => Frame::native(function.clone(), module.clone()),
-        NativeFrame::Unknown { reason, .. } => Frame::unreadable(reason),
-    }
+    frame.into()
 }
 
 /// Walk a thread from user space, now. It may be running: what comes out is an estimate.

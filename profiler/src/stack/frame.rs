@@ -6,6 +6,8 @@
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
+use crate::native::NativeFrame;
+
 /// The file of a frame that has none: one allocation for all of them.
 static NO_FILE: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(""));
 
@@ -96,6 +98,16 @@ impl Frame {
         }
     }
 
+    /// The same where debug information has its source: a file, and the line being executed.
+    #[must_use]
+    pub fn at(mut self, file: Option<Arc<str>>, line: Option<u32>) -> Self {
+        if let Some(file) = file {
+            self.file = file;
+            self.line = line;
+        }
+        self
+    }
+
     /// A function of the kernel.
     pub fn kernel(function: impl Into<Arc<str>>) -> Self {
         Self::words(FrameKind::Kernel, function)
@@ -153,6 +165,26 @@ impl Frame {
     }
 }
 
+impl From<&NativeFrame> for Frame {
+    /// Code without a name is shown by its module and the address in it, else by the reason.
+    fn from(frame: &NativeFrame) -> Self {
+        match frame {
+            NativeFrame::Known {
+                function,
+                module,
+                file,
+                line,
+                ..
+            } => Self::native(Arc::clone(function), module.clone()).at(file.clone(), *line),
+            NativeFrame::Unknown {
+                module: Some((module, addr)),
+                ..
+            } => Self::native(format!("{module}+{addr:#x}"), Some(Arc::clone(module))),
+            NativeFrame::Unknown { reason, .. } => Self::unreadable(reason),
+        }
+    }
+}
+
 impl fmt::Display for Frame {
     /// The label: `qualname (file:line)`, with what is not known left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -164,6 +196,8 @@ impl fmt::Display for Frame {
         f.write_str(name)?;
         match (&*self.file, self.line.or(self.first_line), &self.module) {
             ("", _, None) => Ok(()),
+            // `module+0x1234` names it already.
+            ("", _, Some(module)) if name.starts_with(&**module) => Ok(()),
             ("", _, Some(module)) => write!(f, " ({module})"),
             (file, Some(line), _) => write!(f, " ({file}:{line})"),
             (file, None, _) => write!(f, " ({file})"),
@@ -174,6 +208,7 @@ impl fmt::Display for Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words::RemoteAddr;
 
     #[test]
     fn a_label_leaves_out_what_is_not_known() {
@@ -197,6 +232,17 @@ mod tests {
             "deflate (libz.so.1)",
         );
         check(Frame::native("deflate", None), "deflate");
+        let lined = Frame::native("deflate", Some("libz.so.1".into()));
+        check(
+            lined.at(Some("deflate.c".into()), Some(9)),
+            "deflate (deflate.c:9)",
+        );
+        let nameless = NativeFrame::Unknown {
+            addr: RemoteAddr(0x7f_1234),
+            module: Some(("libz.so.1".into(), 0x1234)),
+            reason: "module without symbols",
+        };
+        check(Frame::from(&nameless), "libz.so.1+0x1234");
         check(Frame::gc(), "<GC>");
         check(Frame::cut(1), "[… 1 frame cut]");
         check(Frame::cut(312), "[… 312 frames cut]");

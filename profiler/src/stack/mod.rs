@@ -6,6 +6,7 @@
 
 mod frame;
 mod frames;
+pub mod interleave;
 mod stacks;
 
 pub use frame::{Frame, FrameKind};

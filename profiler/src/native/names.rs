@@ -1,0 +1,410 @@
+//! Names for native addresses.
+//!
+//! An address in an image that unwinding met is named from the file that is kept open, also when
+//! the process is over; any other from the process itself. Where there is debug information, in
+//! the file or apart from it, functions that the compiler inlined have names too, and all have
+//! their lines.
+
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use blazesym::symbolize::{
+    CodeInfo, Input, Reason, Sym, Symbolized, Symbolizer,
+    source::{Elf, Kernel, Process, Source},
+};
+use rustc_hash::FxHashMap;
+
+use super::image::Image;
+use super::modules::Place;
+use crate::words::{Pid, RemoteAddr};
+
+/// What a native address is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum NativeFrame {
+    /// In this function.
+    Known {
+        /// The demangled name.
+        function: Arc<str>,
+        /// File name of the module, where it is known.
+        module: Option<Arc<str>>,
+        /// The source file, where debug information has it.
+        file: Option<Arc<str>>,
+        /// The line in it.
+        line: Option<u32>,
+        /// Bytes of the function's code; none for an inlined one, and where no table says it.
+        bytes: Option<u64>,
+    },
+    /// No name was found.
+    Unknown {
+        /// The address.
+        addr: RemoteAddr,
+        /// The module, and the address as the module has it.
+        module: Option<(Arc<str>, u64)>,
+        /// Why.
+        reason: &'static str,
+    },
+}
+
+impl NativeFrame {
+    /// The function's name.
+    #[must_use]
+    pub fn function(&self) -> Option<&str> {
+        match self {
+            Self::Known { function, .. } => Some(function),
+            Self::Unknown { .. } => None,
+        }
+    }
+
+    /// File name of the module.
+    #[must_use]
+    pub fn module(&self) -> Option<&str> {
+        match self {
+            Self::Known { module, .. } => module.as_deref(),
+            Self::Unknown { module, .. } => module.as_ref().map(|(name, _)| &**name),
+        }
+    }
+}
+
+/// Gives names to addresses; the trait keeps the pipeline testable without files.
+pub trait Symbols {
+    /// What is at `addr` in `pid`: the function whose code it is, inlined ones aside.
+    fn name(&mut self, pid: Pid, addr: RemoteAddr) -> NativeFrame;
+
+    /// All functions at `addr` in `pid`, leaf first: those that were inlined, the innermost
+    /// first, and last the one whose code it is. Never empty. `place` is what unwinding found
+    /// there.
+    fn frames(&mut self, pid: Pid, addr: RemoteAddr, place: Option<&Place>) -> Arc<[NativeFrame]>;
+}
+
+/// Most names kept; when there are more, all are forgotten and learned anew.
+const MAX_NAMES: usize = 1 << 16;
+
+/// Most threads that are asked for one that lives.
+const MAX_ASKED: usize = 64;
+
+/// Longest name or path taken over, in bytes.
+const MAX_TEXT: usize = 4096;
+
+/// How much is read to name an address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// Symbols alone.
+    #[default]
+    Symbols,
+    /// Debug information too, for lines and inlined functions.
+    Lines,
+}
+
+/// What an image is known by while it is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    InImage(usize, u64),
+    InProcess(Pid, u64),
+    InKernel(u64),
+}
+
+/// Names from ELF symbols, debug information, perf maps, the vdso and the kernel.
+pub struct LiveSymbols {
+    symbolizer: Symbolizer,
+    detail: Detail,
+    names: FxHashMap<Pid, FxHashMap<RemoteAddr, NativeFrame>>,
+    frames: FxHashMap<Key, Arc<[NativeFrame]>>,
+    /// Those whose addresses are in keys: an address is given to no other while it is held.
+    held: FxHashMap<usize, Arc<Image>>,
+    kept: usize,
+}
+
+impl std::fmt::Debug for LiveSymbols {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LiveSymbols")
+            .field("names", &self.kept)
+            .field("frames", &self.frames.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for LiveSymbols {
+    fn default() -> Self {
+        Self::new(Detail::default())
+    }
+}
+
+impl LiveSymbols {
+    /// One that has read nothing yet.
+    #[must_use]
+    pub fn new(detail: Detail) -> Self {
+        let lines = detail == Detail::Lines;
+        Self {
+            symbolizer: Symbolizer::builder()
+                .enable_code_info(lines)
+                .enable_inlined_fns(lines)
+                .build(),
+            detail,
+            names: FxHashMap::default(),
+            frames: FxHashMap::default(),
+            held: FxHashMap::default(),
+            kept: 0,
+        }
+    }
+
+    /// A process is over or runs another program: its addresses mean something else from now on.
+    pub fn forget(&mut self, pid: Pid) {
+        if let Some(names) = self.names.remove(&pid) {
+            self.kept = self.kept.saturating_sub(names.len());
+        }
+        let is_its = |key: &Key| matches!(key, Key::InProcess(of, _) if *of == pid);
+        self.frames.retain(|key, _| !is_its(key));
+    }
+
+    /// What is at an address of the kernel; one frame, as a rule.
+    pub fn kernel(&mut self, addr: RemoteAddr) -> Arc<[NativeFrame]> {
+        self.remembered(Key::InKernel(addr.0), |symbols| {
+            let mut kernel = Kernel::default();
+            kernel.debug_syms = false;
+            let source = Source::Kernel(kernel);
+            symbols.look_up(
+                &source,
+                Input::AbsAddr(addr.0),
+                addr,
+                None,
+                || "the kernel's symbols could not be read",
+            )
+        })
+    }
+
+    fn remembered(
+        &mut self,
+        key: Key,
+        find: impl FnOnce(&Self) -> Vec<NativeFrame>,
+    ) -> Arc<[NativeFrame]> {
+        if let Some(known) = self.frames.get(&key) {
+            return Arc::clone(known);
+        }
+        if self.frames.len() >= MAX_NAMES {
+            self.frames.clear();
+            self.held.clear();
+        }
+        let found: Arc<[NativeFrame]> = find(self).into();
+        self.frames.insert(key, Arc::clone(&found));
+        found
+    }
+
+    fn of_process(&self, pid: Pid, addr: RemoteAddr) -> Vec<NativeFrame> {
+        let mut process = Process::new(with_memory(pid).0.into());
+        process.debug_syms = self.detail == Detail::Lines;
+        let source = Source::Process(process);
+        self.look_up(&source, Input::AbsAddr(addr.0), addr, None, || {
+            // A zombie has no memory map any more.
+            if has_memory(with_memory(pid)) {
+                "module could not be read"
+            } else {
+                "the process had ended before its name was read"
+            }
+        })
+    }
+
+    fn of_image(&self, image: &Image, vaddr: u64, addr: RemoteAddr) -> Option<Vec<NativeFrame>> {
+        let file = image.file.as_ref()?;
+        let mut elf = Elf::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        elf.debug_syms = self.detail == Detail::Lines;
+        let module = Some((image.name(), vaddr));
+        let source = Source::Elf(elf);
+        Some(self.look_up(
+            &source,
+            Input::VirtOffset(vaddr),
+            addr,
+            module,
+            || "module could not be read",
+        ))
+    }
+
+    /// The vdso is the kernel's, and so the same in every process.
+    fn of_vdso(&self, image: &Image, vaddr: u64, addr: RemoteAddr) -> Vec<NativeFrame> {
+        let own = own_vdso();
+        let module = Some((image.name(), vaddr));
+        let Some(own) = own else {
+            return vec![unknown(addr, module, "the vdso could not be read")];
+        };
+        let source = Source::Process(Process::new(blazesym::Pid::Slf));
+        let input = Input::AbsAddr(own.wrapping_add(vaddr));
+        self.look_up(
+            &source,
+            input,
+            addr,
+            module,
+            || "the vdso could not be read",
+        )
+    }
+
+    fn look_up(
+        &self,
+        source: &Source<'_>,
+        input: Input<u64>,
+        addr: RemoteAddr,
+        module: Option<(&Arc<str>, u64)>,
+        why_not: impl FnOnce() -> &'static str,
+    ) -> Vec<NativeFrame> {
+        match self.symbolizer.symbolize_single(source, input) {
+            Ok(Symbolized::Sym(symbol)) => frames_of(&symbol, module.map(|(name, _)| name)),
+            Ok(Symbolized::Unknown(reason)) => vec![unknown(addr, module, word_of(reason))],
+            Err(_) => vec![unknown(addr, module, why_not())],
+        }
+    }
+}
+
+/// Where the vdso is in the profiler itself.
+fn own_vdso() -> Option<u64> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let row = maps.lines().find(|row| row.ends_with("[vdso]"))?;
+    u64::from_str_radix(row.split_once('-')?.0, 16).ok()
+}
+
+fn unknown(
+    addr: RemoteAddr,
+    module: Option<(&Arc<str>, u64)>,
+    reason: &'static str,
+) -> NativeFrame {
+    NativeFrame::Unknown {
+        addr,
+        module: module.map(|(name, vaddr)| (Arc::clone(name), vaddr)),
+        reason,
+    }
+}
+
+fn word_of(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Unmapped => "not mapped any more",
+        Reason::MissingComponent => "code of no file",
+        Reason::MissingSyms => "module without symbols",
+        Reason::UnknownAddr => "no symbol at the address",
+        _ => "not understood",
+    }
+}
+
+/// The function and what was inlined into it. Its own line is where the outermost inlined one was
+/// called; blazesym puts the line of the address itself on the innermost.
+fn frames_of(symbol: &Sym<'_>, module: Option<&Arc<str>>) -> Vec<NativeFrame> {
+    let module = module.cloned().or_else(|| {
+        let path = symbol.module.as_ref()?.to_string_lossy();
+        Some(path.rsplit('/').next().unwrap_or(&path).into())
+    });
+    let frame = |name: &str, code: Option<&CodeInfo<'_>>, bytes| NativeFrame::Known {
+        function: bounded(name),
+        module: module.clone(),
+        file: code.map(|code| bounded(&code.to_path().to_string_lossy())),
+        line: code.and_then(|code| code.line),
+        bytes,
+    };
+    let inlined = symbol.inlined.iter().rev();
+    let mut frames: Vec<NativeFrame> = inlined
+        .map(|inlined| frame(&inlined.name, inlined.code_info.as_ref(), None))
+        .collect();
+    let bytes = symbol.size.map(|size| size as u64);
+    frames.push(frame(&symbol.name, symbol.code_info.as_deref(), bytes));
+    frames
+}
+
+/// Names are of files that anyone may have made.
+fn bounded(text: &str) -> Arc<str> {
+    Arc::from(&text[..text.floor_char_boundary(MAX_TEXT)])
+}
+
+/// Who is asked about a process: its first thread, or, when that has ended, another one, which can
+/// be named as if it were a process.
+fn with_memory(pid: Pid) -> Pid {
+    if has_memory(pid) {
+        return pid;
+    }
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let ids = tasks.into_iter().flatten().flatten().filter_map(|task| {
+        let name = task.file_name();
+        name.to_str()?.parse().ok().map(Pid)
+    });
+    ids.take(MAX_ASKED)
+        .find(|id| has_memory(*id))
+        .unwrap_or(pid)
+}
+
+fn has_memory(pid: Pid) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/exe")).is_ok()
+}
+
+impl Symbols for LiveSymbols {
+    fn name(&mut self, pid: Pid, addr: RemoteAddr) -> NativeFrame {
+        let known = self.names.get(&pid).and_then(|names| names.get(&addr));
+        if let Some(known) = known {
+            return known.clone();
+        }
+        if self.kept >= MAX_NAMES {
+            self.names.clear();
+            self.kept = 0;
+        }
+        let found = self.of_process(pid, addr).pop();
+        let found = found.unwrap_or_else(|| unknown(addr, None, "not understood"));
+        let names = self.names.entry(pid).or_default();
+        names.insert(addr, found.clone());
+        self.kept += 1;
+        found
+    }
+
+    fn frames(&mut self, pid: Pid, addr: RemoteAddr, place: Option<&Place>) -> Arc<[NativeFrame]> {
+        let image = place.and_then(|place| Some((place.image.as_ref()?, place.vaddr)));
+        let Some((image, vaddr)) = image else {
+            return self.remembered(Key::InProcess(pid, addr.0), |symbols| {
+                symbols.of_process(pid, addr)
+            });
+        };
+        let id = Arc::as_ptr(image) as usize;
+        let found = self.remembered(Key::InImage(id, vaddr), |symbols| {
+            if image.is_vdso {
+                return symbols.of_vdso(image, vaddr, addr);
+            }
+            let of_file = symbols.of_image(image, vaddr, addr);
+            of_file.unwrap_or_else(|| symbols.of_process(pid, addr))
+        });
+        self.held.entry(id).or_insert_with(|| Arc::clone(image));
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_this_program_has_its_name_and_a_wild_one_has_a_reason() {
+        let mut symbols = LiveSymbols::default();
+        let pid = Pid(std::process::id());
+        let here = an_address_of_this_program_has_its_name_and_a_wild_one_has_a_reason as fn();
+        let here = RemoteAddr(here as usize as u64);
+        let NativeFrame::Known { function, .. } = symbols.name(pid, here) else {
+            panic!("{:?}", symbols.name(pid, here));
+        };
+        assert!(
+            function.contains("an_address_of_this_program"),
+            "{function}"
+        );
+        assert_eq!(
+            symbols.name(pid, RemoteAddr(8)),
+            NativeFrame::Unknown {
+                addr: RemoteAddr(8),
+                module: None,
+                reason: "not mapped any more"
+            }
+        );
+    }
+
+    #[test]
+    fn with_debug_information_a_frame_has_its_file_and_line() {
+        let mut symbols = LiveSymbols::new(Detail::Lines);
+        let pid = Pid(std::process::id());
+        let here = with_debug_information_a_frame_has_its_file_and_line as fn();
+        let frames = symbols.frames(pid, RemoteAddr(here as usize as u64), None);
+        let Some(NativeFrame::Known { file, line, .. }) = frames.last() else {
+            panic!("{frames:?}");
+        };
+        let file = file.as_deref().unwrap_or_default();
+        assert!(file.ends_with("native/names.rs"), "{frames:?}");
+        assert!(line.is_some_and(|line| line > 300), "{frames:?}");
+    }
+}
