@@ -52,9 +52,13 @@ pub struct Account {
     pub marked_blocked_ns: u64,
     /// Nanoseconds runnable in it.
     pub marked_runnable_ns: u64,
+    /// The user stack pointer it went off with, where native stacks are asked for; else 0.
+    pub off_sp: u64,
+    /// Likewise its user frame pointer, which need not be one.
+    pub off_bp: u64,
 }
 
-const _: () = assert!(size_of::<Account>() == 128);
+const _: () = assert!(size_of::<Account>() == 144);
 
 /// Most threads that have an account at one time.
 pub const MAX_ACCOUNTS: u32 = 32_768;

@@ -16,6 +16,7 @@
 )]
 
 pub mod account;
+pub mod block;
 pub mod loss;
 pub mod offsets;
 pub mod plan;
@@ -24,7 +25,7 @@ pub mod walk;
 
 /// Bumped by every change of a record, a map value or a counter's place. The object and the
 /// program are built together, so a difference means that a stale object was embedded.
-pub const CONTRACT_VERSION: u32 = 11;
+pub const CONTRACT_VERSION: u32 = 12;
 
 /// The promise that a type may be copied to and from the kernel byte by byte.
 #[cfg(feature = "user")]

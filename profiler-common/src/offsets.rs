@@ -48,6 +48,8 @@ pub struct KernelOffsets {
     pub regs_sp: u32,
     /// `pt_regs.ip`.
     pub regs_ip: u32,
+    /// `pt_regs.bp`.
+    pub regs_bp: u32,
     /// `pt_regs.orig_ax`: the system call's number while inside one, else negative.
     pub regs_orig_ax: u32,
     /// `pt_regs.di`: a system call's first argument.
@@ -61,9 +63,11 @@ pub struct KernelOffsets {
     pub task_stack: u32,
     /// From the bottom of that stack to the registers with which the thread entered the kernel.
     pub stack_regs: u32,
+    /// Padding, zero.
+    pub _pad: u32,
 }
 
-const _: () = assert!(size_of::<KernelOffsets>() == 104);
+const _: () = assert!(size_of::<KernelOffsets>() == 112);
 
 #[cfg(feature = "user")]
 crate::pod!(KernelOffsets);
@@ -71,6 +75,11 @@ crate::pod!(KernelOffsets);
 /// User space looks at threads that are off the CPU: note what each waits for, and open accounts
 /// also for those that do not run.
 pub const LOOK_OFF_CPU: u32 = 1 << 0;
+
+/// Send the native stack of each tick.
+pub const LOOK_AT_STACKS: u32 = 1 << 1;
+/// And with it the kernel's own, when the tick landed in the kernel.
+pub const LOOK_AT_KERNEL: u32 = 1 << 2;
 
 /// What does not change while the programs run.
 #[repr(C)]
@@ -87,9 +96,13 @@ pub struct Settings {
     /// The inode of the profiler's pid namespace, by whose numbers all ids go; 0 when that is the
     /// initial one, whose numbers the kernel itself uses.
     pub pid_namespace: u32,
+    /// Send so many bytes of the user stack, at most [`crate::record::MAX_STACK_BYTES`].
+    pub stack_bytes: u32,
+    /// And send none while this many bytes wait in the ring: what is left is for samples.
+    pub stacks_until: u32,
 }
 
-const _: () = assert!(size_of::<Settings>() == 24);
+const _: () = assert!(size_of::<Settings>() == 32);
 
 #[cfg(feature = "user")]
 crate::pod!(Settings);

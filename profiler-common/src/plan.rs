@@ -48,8 +48,9 @@ pub struct WalkPlan {
     pub generator: u32,
     /// The owner of a frame that lies in a generator, for [`GENERATORS_AROUND`].
     pub generator_owner: u32,
-    /// Padding, zero.
-    pub _pad: u32,
+    /// 1: mark the frames that called into C ([`crate::walk::INTO_C`]). Where every frame is a C
+    /// frame of its own (to 3.10), it says nothing and is 0.
+    pub into_c: u32,
 }
 
 const _: () = assert!(size_of::<WalkPlan>() == 72);
@@ -126,6 +127,8 @@ pub const PLAN_NO_PYTHON: u32 = 1 << 1;
 pub const PLAN_FOLLOW: u32 = 1 << 2;
 /// A walk notes whose generators it meets, and the root frame: what tells tasks and greenlets.
 pub const PLAN_GENERATORS: u32 = 1 << 3;
+/// A walk marks the frames that called into C, so that native frames find their place.
+pub const PLAN_INTO_C: u32 = 1 << 4;
 
 /// Most processes that are targets at one time.
 pub const MAX_PLANS: u32 = 1024;

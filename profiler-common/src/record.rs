@@ -15,6 +15,10 @@ pub const KIND_EXIT: u32 = 4;
 /// A thread left its CPU for the last time: [`LifeRecord`], with its final account.
 pub const KIND_GONE: u32 = 5;
 
+/// The native stack of the thread that a tick landed on, sent before the tick's own sample and with
+/// the same time: [`StackRecord`], then the kernel's frames, then a piece of the user stack.
+pub const KIND_STACK: u32 = 6;
+
 /// How every record begins.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,6 +112,41 @@ const _: () = assert!(size_of::<SampleRecord>() == 136);
 /// The largest record there can be.
 pub const MAX_RECORD_BYTES: usize = size_of::<SampleRecord>() + (MAX_FRAMES + MAX_GENERATORS) * 16;
 
+/// Most frames of the kernel's own stack that are sent.
+pub const MAX_KERNEL_FRAMES: usize = 64;
+/// Most bytes of the user stack that are sent.
+pub const MAX_STACK_BYTES: usize = 16384;
+
+/// What it takes to unwind a native stack in user space: `kernel_frames` addresses follow, leaf
+/// first, and `stack_bytes` bytes from the user stack pointer on. Fewer bytes than were asked for
+/// are there when a page was not resident, or the stack is no longer.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StackRecord {
+    /// Kind, size, time, who.
+    pub head: RecordHead,
+    /// User instruction pointer.
+    pub user_ip: u64,
+    /// User stack pointer.
+    pub user_sp: u64,
+    /// User frame pointer, which need not be one.
+    pub user_bp: u64,
+    /// The CPU.
+    pub cpu: u32,
+    /// Frames of the kernel that follow.
+    pub kernel_frames: u32,
+    /// Bytes of the user stack that follow.
+    pub stack_bytes: u32,
+    /// Padding, zero.
+    pub _pad: u32,
+}
+
+const _: () = assert!(size_of::<StackRecord>() == 64);
+
+/// The largest stack record there can be.
+pub const MAX_STACK_RECORD_BYTES: usize =
+    size_of::<StackRecord>() + MAX_KERNEL_FRAMES * 8 + MAX_STACK_BYTES;
+
 /// It was the last thread of its process that begins to end or, for [`KIND_GONE`], has ended: the
 /// process is over.
 pub const LIFE_LAST: u32 = 1 << 0;
@@ -146,4 +185,4 @@ pub const NAME_BYTES: usize = 16;
 const _: () = assert!(size_of::<LifeRecord>() == 80);
 
 #[cfg(feature = "user")]
-crate::pod!(RecordHead, SampleRecord, LifeRecord);
+crate::pod!(RecordHead, SampleRecord, StackRecord, LifeRecord);

@@ -10,6 +10,7 @@
 //! If the plan asks for it, it notes beside the frames which of them are a generator's (or a
 //! coroutine's, which to a frame is the same), and the last frame of all.
 
+pub use crate::block::{BLOCK_BYTES, BLOCK_WORDS, Block, Reader};
 use crate::plan::{GENERATORS_NONE, GENERATORS_POINTED, NO_FIELD, WalkPlan};
 
 /// Most frames a record keeps: half from the leaf, half from the root when the chain is longer.
@@ -18,11 +19,6 @@ pub const MAX_FRAMES: usize = 512;
 pub const MAX_WALK: u32 = 4096;
 /// Most generators a walk notes, from the leaf on.
 pub const MAX_GENERATORS: usize = 64;
-
-/// Words of a [`Block`].
-pub const BLOCK_WORDS: usize = 32;
-/// Bytes of a [`Block`].
-pub const BLOCK_BYTES: u32 = 256;
 
 /// The chain was followed to its root.
 pub const END_COMPLETE: u32 = 0;
@@ -55,6 +51,33 @@ pub struct RawFrame {
 
 const _: () = assert!(size_of::<RawFrame>() == 16);
 
+/// In [`RawFrame::instr`], when the plan asks for it: this frame called into C, and from there the
+/// frame before it was entered. No address of user space has the bit.
+pub const INTO_C: u64 = 1 << 63;
+
+impl RawFrame {
+    /// Whether it has the mark. An index of -1, which has all bits, has not.
+    #[must_use]
+    #[inline(always)]
+    pub const fn called_into_c(self) -> bool {
+        self.instr >> 62 == INTO_C >> 62
+    }
+
+    /// The same without the mark.
+    #[must_use]
+    #[inline(always)]
+    pub const fn unmarked(self) -> Self {
+        Self {
+            instr: if self.called_into_c() {
+                self.instr & !INTO_C
+            } else {
+                self.instr
+            },
+            ..self
+        }
+    }
+}
+
 /// A frame that is a generator's, as the chain has it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -68,50 +91,6 @@ pub struct RawGenerator {
 }
 
 const _: () = assert!(size_of::<RawGenerator>() == 16);
-
-/// A small piece of the target, addressed by byte offsets that cannot leave it.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Block {
-    /// The bytes, as little-endian words.
-    pub words: [u64; BLOCK_WORDS],
-}
-
-const _: () = assert!(size_of::<Block>() == BLOCK_BYTES as usize);
-
-impl Block {
-    /// All zero.
-    pub const EMPTY: Self = Self {
-        words: [0; BLOCK_WORDS],
-    };
-
-    /// The 64-bit word at `offset`, a multiple of 8; offsets wrap at the block's end.
-    #[inline(always)]
-    pub fn u64(&self, offset: u32) -> u64 {
-        self.words[(offset as usize >> 3) & (BLOCK_WORDS - 1)]
-    }
-
-    /// The 32-bit word at `offset`, a multiple of 4.
-    #[inline(always)]
-    pub fn u32(&self, offset: u32) -> u32 {
-        (self.u64(offset) >> ((offset & 4) * 8)) as u32
-    }
-
-    /// The byte at `offset`.
-    #[inline(always)]
-    pub fn u8(&self, offset: u32) -> u8 {
-        (self.u64(offset) >> ((offset & 7) * 8)) as u8
-    }
-}
-
-/// Reads the target's memory; a failure is a failure, never zeroes.
-pub trait Reader {
-    /// Fill the first `bytes` (1 ..= [`BLOCK_BYTES`]) of `block` from `addr`; false when any of it
-    /// could not be read.
-    fn block(&mut self, addr: u64, bytes: u32, block: &mut Block) -> bool;
-    /// The word at `addr`.
-    fn word(&mut self, addr: u64) -> Option<u64>;
-}
 
 /// What a walk came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,6 +221,8 @@ pub struct Chain {
     _pad_2: u32,
     /// The last frame noted.
     root: u64,
+    /// [`INTO_C`] when the next frame called into C, else 0.
+    into_c: u64,
 }
 
 /// What is kept of a frame.
@@ -287,6 +268,7 @@ impl Chain {
             generators: 0,
             _pad_2: 0,
             root: 0,
+            into_c: 0,
         }
     }
 
@@ -343,7 +325,10 @@ impl Chain {
             };
             slot
         };
-        frames[slot as usize & (MAX_FRAMES - 1)] = frame_of(plan, block);
+        let mut kept = frame_of(plan, block);
+        kept.instr |= self.into_c;
+        self.into_c = 0;
+        frames[slot as usize & (MAX_FRAMES - 1)] = kept;
         if plan.generators != GENERATORS_NONE {
             self.note(frame, owner, block, generators);
         }
@@ -385,6 +370,7 @@ impl Chain {
     /// The run of frames ends here, entered from C: `frame` is its caller.
     #[inline(always)]
     fn entered(&mut self) -> bool {
+        self.into_c = self.mark();
         if self.unproven != 0 {
             if self.frame != self.caller {
                 return self.begin_at_caller();
@@ -408,6 +394,8 @@ impl Chain {
     #[inline(always)]
     fn begin_at_caller(&mut self) -> bool {
         self.unproven = 0;
+        // Its call is under way, in C already.
+        self.into_c = self.mark();
         self.frame = self.caller;
         self.depth = 0;
         self.ring = 0;
@@ -415,6 +403,12 @@ impl Chain {
         self.generators = 0;
         self.root = 0;
         true
+    }
+
+    /// The mark of a frame that called into C.
+    #[inline(always)]
+    fn mark(&self) -> u64 {
+        if self.plan.into_c != 0 { INTO_C } else { 0 }
     }
 
     /// What it came to.

@@ -139,6 +139,8 @@ pub fn open(task: Task, opening: Opening, fill: impl FnOnce(Place)) -> Option<u3
     set!(place, off_syscall, -1);
     set!(place, off_args, [0; 2]);
     set!(place, off_ip, 0);
+    set!(place, off_sp, 0);
+    set!(place, off_bp, 0);
     set!(place, marked, 0);
     fill(place);
     if off_state.is_some() {

@@ -15,6 +15,7 @@ mod census;
 mod life;
 mod maps;
 mod namespace;
+mod native;
 mod pychain;
 mod state;
 mod switch;

@@ -11,7 +11,7 @@ use profiler_common::{
     loss::Counters,
     offsets::{KernelOffsets, NO_FIELD, Settings},
     plan::{MAX_PLANS, Plan, StateKey},
-    record::{LifeRecord, SampleRecord},
+    record::{LifeRecord, MAX_KERNEL_FRAMES, MAX_STACK_BYTES, SampleRecord, StackRecord},
     walk::{Block, Chain, MAX_FRAMES, MAX_GENERATORS, RawFrame, RawGenerator},
 };
 
@@ -38,12 +38,14 @@ pub static OFFSETS: Global<KernelOffsets> = Global::new(KernelOffsets {
     task_flags: NO_FIELD,
     regs_sp: NO_FIELD,
     regs_ip: NO_FIELD,
+    regs_bp: NO_FIELD,
     regs_orig_ax: NO_FIELD,
     regs_di: NO_FIELD,
     regs_si: NO_FIELD,
     switch_passes_state: 0,
     task_stack: NO_FIELD,
     stack_regs: NO_FIELD,
+    _pad: 0,
 });
 
 /// Period and wake-up; user space fills it in before the load.
@@ -54,6 +56,8 @@ pub static SETTINGS: Global<Settings> = Global::new(Settings {
     period_ns: 0,
     flags: 0,
     pid_namespace: 0,
+    stack_bytes: 0,
+    stacks_until: 0,
 });
 
 /// The targets: tgid → plan. A process that is not here costs one lookup.
@@ -105,6 +109,10 @@ pub static BEATS: PerCpuArray<Beat> = PerCpuArray::with_max_entries(1, 0);
 #[map]
 pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(2, 0);
 
+/// Room to put a native stack together, for the tick.
+#[map]
+pub static STACKS: PerCpuArray<NativeStack> = PerCpuArray::with_max_entries(1, 0);
+
 /// When this CPU ticked first, how many periods that was ago at its last tick, when it switched
 /// last, and between whom.
 #[repr(C)]
@@ -150,6 +158,17 @@ pub struct Scratch {
     pub generators: [RawGenerator; MAX_GENERATORS],
 }
 
+/// Bytes of a page: what is read of a user stack is read by pages, since one may be missing.
+pub const PAGE: usize = 4096;
+
+/// A stack record with room for all that follows it, and for a page more, so that wherever a page's
+/// bytes begin they end within it.
+#[repr(C)]
+pub struct NativeStack {
+    pub record: StackRecord,
+    pub body: [u8; MAX_KERNEL_FRAMES * 8 + MAX_STACK_BYTES + PAGE],
+}
+
 /// This CPU's counters.
 #[inline(always)]
 pub fn counters() -> Option<&'static mut Counters> {
@@ -183,6 +202,26 @@ pub fn send_sample(scratch: *mut Scratch, bytes: u64) -> bool {
         aya_ebpf::helpers::bpf_ringbuf_output(
             core::ptr::from_ref(&RING).cast_mut().cast(),
             scratch.cast(),
+            bytes,
+            wake_flags(),
+        )
+    };
+    sent == 0
+}
+
+/// Send `bytes` of a native stack, unless too much waits already.
+#[inline(always)]
+pub fn send_stack(stack: *mut NativeStack, bytes: u64) -> bool {
+    const AVAILABLE_DATA: u64 = 0;
+    if RING.query(AVAILABLE_DATA) >= u64::from(SETTINGS.load().stacks_until) {
+        return false;
+    }
+    // SAFETY: `bytes` is at most the size of record and body (the caller bounds it), which are
+    // contiguous; the helper copies and keeps nothing.
+    let sent = unsafe {
+        aya_ebpf::helpers::bpf_ringbuf_output(
+            core::ptr::from_ref(&RING).cast_mut().cast(),
+            stack.cast(),
             bytes,
             wake_flags(),
         )

@@ -4,7 +4,7 @@
 use aya_ebpf::{helpers, programs::BtfTracePointContext};
 use profiler_common::{
     account::STATE_DEAD,
-    offsets::LOOK_OFF_CPU,
+    offsets::{LOOK_AT_STACKS, LOOK_OFF_CPU},
     plan::{PLAN_NO_PYTHON, Plan},
 };
 
@@ -328,6 +328,10 @@ pub fn waits(place: Place, task: Task) {
     let args = [user.get(offsets.regs_di), user.get(offsets.regs_si)];
     set!(place, off_args, args);
     set!(place, off_ip, user.get(offsets.regs_ip));
+    if SETTINGS.load().flags & LOOK_AT_STACKS != 0 {
+        set!(place, off_sp, user.get(offsets.regs_sp));
+        set!(place, off_bp, user.get(offsets.regs_bp));
+    }
 }
 
 /// A thread goes on: its account.

@@ -3,6 +3,7 @@
 use aya_ebpf::{
     bindings::{pt_regs, task_struct},
     helpers,
+    programs::PerfEventContext,
 };
 use profiler_common::{offsets::NO_FIELD, record::NAME_BYTES};
 
@@ -182,6 +183,18 @@ impl Task {
             Self::probed(self.0.cast(), offset)
         } else {
             self.field(offset)
+        }
+    }
+
+    /// The running thread's user frame pointer, if it is one: the interrupt's if that came in user
+    /// mode, else the one with which the thread entered the kernel.
+    #[inline(always)]
+    pub fn frame_pointer(self, ctx: &PerfEventContext, in_kernel: bool) -> u64 {
+        if in_kernel {
+            self.user_registers().get(OFFSETS.load().regs_bp)
+        } else {
+            // SAFETY: the context of a perf event program begins with the interrupted registers.
+            unsafe { (*ctx.ctx).regs.rbp }
         }
     }
 

@@ -10,7 +10,7 @@ use profiler_common::{
 
 use crate::{
     maps::{self, BEATS, OFFSETS, PLANS, SCRATCH, SETTINGS, Scratch},
-    pychain, state, switch,
+    native, pychain, state, switch,
     task::{Task, USER_MODE},
 };
 
@@ -137,6 +137,7 @@ fn sample(
         ..SampleRecord::default()
     };
     registers(ctx, task, record);
+    native::send(ctx, counters, task, record);
     let walked = python(plan, scratch, record);
     record.walk_end = walked.end;
     record.depth = walked.depth;

@@ -9,8 +9,8 @@ use profiler_common::{
     record::{
         FLAG_EXCEPTION_HANDLED, FLAG_EXCEPTION_KNOWN, FLAG_GC_KNOWN, FLAG_GC_RUNNING,
         FLAG_GIL_HELD, FLAG_GIL_KNOWN, FLAG_GIL_WANTED, FLAG_IN_KERNEL, FLAG_STATE_FROM_MAP,
-        FLAG_STATE_FROM_TLS, KIND_EXEC, KIND_EXIT, KIND_FORK, KIND_GONE, KIND_SAMPLE, LIFE_LAST,
-        LIFE_REPLACED, LifeRecord, RecordHead, SampleRecord,
+        FLAG_STATE_FROM_TLS, KIND_EXEC, KIND_EXIT, KIND_FORK, KIND_GONE, KIND_SAMPLE, KIND_STACK,
+        LIFE_LAST, LIFE_REPLACED, LifeRecord, RecordHead, SampleRecord,
     },
     walk::{MAX_FRAMES, MAX_GENERATORS, RawFrame, RawGenerator},
 };
@@ -27,11 +27,17 @@ macro_rules! at {
     };
 }
 
+mod stack;
+
+pub use stack::NativeStack;
+
 /// What the kernel told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A tick on a thread of a target.
     Tick(Tick),
+    /// The native stack of the tick that comes next of its CPU.
+    Stack(NativeStack),
     /// A thread, or a child process that is followed, appeared.
     Fork {
         /// When.
@@ -130,6 +136,7 @@ impl Event {
     pub const fn time(&self) -> MonotonicNs {
         match self {
             Self::Tick(tick) => tick.time,
+            Self::Stack(stack) => stack.time,
             Self::Fork { time, .. } | Self::Exec { time, .. } | Self::Exit { time, .. } => *time,
         }
     }
@@ -351,6 +358,7 @@ pub fn decode(bytes: &Bytes) -> Result<Event, WireError> {
     }
     match kind {
         KIND_SAMPLE => tick(bytes, time, pid, tid).map(Event::Tick),
+        KIND_STACK => stack::decode(bytes, time, pid, tid).map(Event::Stack),
         KIND_FORK => {
             let parent = Pid(u32_at(bytes, at!(LifeRecord, parent_tgid)));
             Ok(Event::Fork {

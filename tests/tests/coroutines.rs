@@ -67,6 +67,7 @@ fn ticks(pid: Pid, plan: &Plan, codes: &[CodeAddr]) -> Result<HashMap<CodeAddr, 
         ring_bytes: 1 << 20,
         wake_bytes: 0,
         looks_off_cpu: false,
+        stacks: None,
         pid_namespace: capabilities::own_pid_namespace()?,
     })?;
     let mut found: HashMap<CodeAddr, Vec<Tick>> = HashMap::new();

@@ -198,6 +198,9 @@ impl Ledger {
         for (warning, text) in self.of_tasks() {
             say(warning, text);
         }
+        if let Some(text) = self.of_native() {
+            say(false, text);
+        }
         if self.moved > 0 {
             let text = format!(
                 "{} of {} looks ({}) gave no frames: the thread ran on each time it was read",

@@ -279,6 +279,12 @@ impl ProfileBuilder {
         }
     }
 
+    /// The frames of a stack, leaf first; none of one that is not this profile's.
+    #[must_use]
+    pub fn frames_of(&self, stack: StackId) -> &[FrameId] {
+        self.stacks.get(stack).unwrap_or_default()
+    }
+
     /// Counts one sample at its place.
     pub fn add(&mut self, place: Place, sample: &Sample) {
         let Place {

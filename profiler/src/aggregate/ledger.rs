@@ -81,6 +81,9 @@ pub struct Ledger {
     /// The tasks; none when they were not asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<super::TaskAccounts>,
+    /// The native stacks; none when they were not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<super::NativeAccounts>,
     /// Threads that ended and were on a CPU at no tick: they are in nobody's samples.
     #[serde(default)]
     pub unsampled: Unsampled,

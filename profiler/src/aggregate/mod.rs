@@ -9,6 +9,7 @@ mod figures;
 mod ledger;
 mod lives;
 mod meta;
+mod native;
 mod profile;
 mod split;
 mod tasks;
@@ -24,5 +25,6 @@ pub use ledger::{
 pub use meta::{
     CLOCK, ProcessIndex, ProcessInfo, ProfileMeta, ThreadIndex, ThreadInfo, UNIT, Whose,
 };
+pub use native::NativeAccounts;
 pub use profile::{Beyond, Entry, Moment, Profile, Timeline};
 pub use tasks::TaskAccounts;

@@ -186,6 +186,20 @@ pub(super) struct RunArgs {
         default_missing_value = "flat"
     )]
     pub tasks: Option<TasksArg>,
+    /// Show the native frames (C, C++, Rust) that Python called, between the Python frames
+    #[arg(long)]
+    pub native: bool,
+    /// With --native: the kernel's own frames, instead of one for the system call
+    #[arg(long, requires = "native")]
+    pub kernel: bool,
+    /// With --native: unwind from so many bytes of each stack, 1024 to 16384
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = 16384,
+        requires = "native"
+    )]
+    pub stack_bytes: u32,
     /// Add a frame to each stack for what the thread was doing: [on CPU], [blocked: lock], …
     #[arg(long, value_enum, value_name = "WHERE")]
     pub state_frames: Option<StateFramesArg>,
@@ -204,9 +218,10 @@ pub(super) struct RunArgs {
     /// Keep at most this many Python frames of a stack, half at either end
     #[arg(long, value_name = "FRAMES", default_value_t = 512)]
     pub max_depth: u32,
-    /// Room for samples between kernel and profiler, bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 2 << 20)]
-    pub ring_bytes: u32,
+    /// Room for samples between kernel and profiler, bytes [default: 2097152; with --native
+    /// 16777216]
+    #[arg(long, value_name = "BYTES")]
+    pub ring_bytes: Option<u32>,
     /// No progress line, no report
     #[arg(short, long)]
     pub quiet: bool,

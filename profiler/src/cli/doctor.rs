@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::{DONE, FAILED, args::DoctorArgs, remedy};
 use crate::{
     pipeline::Attached,
-    source::{Kernel, KernelOptions, capabilities},
+    source::{Kernel, KernelOptions, StackOptions, capabilities},
     target::may_call_vm_readv,
     words::{DurationNs, Pid},
 };
@@ -62,6 +62,11 @@ fn trial() -> Result<()> {
         ring_bytes: 64 * 1024,
         wake_bytes: 32 * 1024,
         looks_off_cpu: true,
+        // Whatever a run may ask for is part of the trial.
+        stacks: Some(StackOptions {
+            bytes: 4096,
+            kernel: true,
+        }),
         pid_namespace: capabilities::own_pid_namespace().unwrap_or(None),
     };
     let mut kernel = Kernel::load(options)?;

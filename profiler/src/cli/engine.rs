@@ -40,6 +40,9 @@ pub(super) fn choose(plan: &RunPlan) -> Result<Chosen> {
              `profiler dump --tasks`"
         );
     }
+    if plan.run.native.is_some() {
+        bail!("{why_not}\nwithout eBPF there are no native frames: leave --native out");
+    }
     // Where a walk by eBPF's means is asked for, nothing else is that.
     if plan.engine == Engine::Bpf || plan.run.walk != Walk::Auto {
         bail!("{why_not}");
@@ -64,6 +67,7 @@ fn load(plan: &RunPlan, pid_namespace: Option<PidNamespace>) -> Result<Kernel, K
         ring_bytes: plan.ring_bytes,
         wake_bytes: wake_bytes(plan),
         looks_off_cpu: plan.run.mode.looks_off_cpu(),
+        stacks: plan.run.native,
         pid_namespace,
     })?;
     // Nobody is a target yet; but a refusal comes while there still is a choice.

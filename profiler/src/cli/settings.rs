@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use profiler_common::record::MAX_STACK_BYTES;
+
 use super::args::{
     EngineArg, FormatArg, GranularityArg, ModeArg, RunArgs, StateFramesArg, TasksArg, WalkArg,
 };
@@ -13,6 +15,7 @@ use crate::{
     export::{Format, Granularity, Options, StateFrames, Unit},
     pipeline::{RunSettings, Tasks, Walk},
     sample::Mode,
+    source::StackOptions,
     words::Pid,
 };
 
@@ -22,6 +25,12 @@ pub(super) const MAX_RATE: u32 = 50_000;
 const DEPTHS: std::ops::RangeInclusive<u32> = 2..=512;
 /// Fewest bytes of a ring: some samples at the greatest depth.
 const MIN_RING: u32 = 64 * 1024;
+
+/// Bytes of a ring when nothing else is said; with native stacks, each of which is 16 KiB.
+const RING: u32 = 2 << 20;
+const NATIVE_RING: u32 = 16 << 20;
+/// Fewest and most bytes of a native stack.
+const STACK_BYTES: std::ops::RangeInclusive<u32> = 1024..=MAX_STACK_BYTES as u32;
 
 /// Wrong usage: what, and what would be right. It ends with exit status 2.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,11 +120,31 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
             DEPTHS.end()
         ));
     }
-    if args.ring_bytes < MIN_RING {
+    let usual_ring = if args.native { NATIVE_RING } else { RING };
+    let ring_bytes = args.ring_bytes.unwrap_or(usual_ring);
+    if ring_bytes < MIN_RING {
         return wrong(format!(
-            "--ring-bytes {} is too small for a deep sample: give at least {MIN_RING}",
-            args.ring_bytes
+            "--ring-bytes {ring_bytes} is too small for a deep sample: give at least {MIN_RING}"
         ));
+    }
+    let native = args.native.then_some(StackOptions {
+        bytes: args.stack_bytes,
+        kernel: args.kernel,
+    });
+    if native.is_some() && !STACK_BYTES.contains(&args.stack_bytes) {
+        return wrong(format!(
+            "--stack-bytes {} is out of bounds: give {} to {} bytes",
+            args.stack_bytes,
+            STACK_BYTES.start(),
+            STACK_BYTES.end()
+        ));
+    }
+    if native.is_some() && args.engine == EngineArg::Proc {
+        return wrong(
+            "--native needs the bpf engine, which copies the stack at the tick: leave --engine \
+             proc out"
+                .to_owned(),
+        );
     }
     if args.engine == EngineArg::Proc && args.walk != WalkArg::Auto {
         return wrong(
@@ -173,6 +202,7 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
         jitter: !args.no_jitter,
         follow: args.subprocesses,
         max_frames: args.max_depth,
+        native,
         tasks: args.tasks.map(|how| match how {
             TasksArg::Flat => Tasks::Flat,
             TasksArg::Tree => Tasks::Tree,
@@ -208,7 +238,7 @@ pub(super) fn run_plan(args: &RunArgs) -> Result<RunPlan, UsageError> {
         outputs,
         options,
         ledger: args.ledger.clone(),
-        ring_bytes: args.ring_bytes,
+        ring_bytes,
         quiet: args.quiet,
     })
 }

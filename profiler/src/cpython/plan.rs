@@ -4,7 +4,8 @@
 
 use profiler_common::plan::{
     FlagPlan, GENERATORS_AROUND, GENERATORS_NONE, GENERATORS_POINTED, GIL_BY_HOLDER, GIL_BY_WORD,
-    GIL_UNKNOWN, MAX_HOPS, NO_FIELD, PLAN_GENERATORS, PLAN_NO_PYTHON, Plan, StatePlan, WalkPlan,
+    GIL_UNKNOWN, MAX_HOPS, NO_FIELD, PLAN_GENERATORS, PLAN_INTO_C, PLAN_NO_PYTHON, Plan, StatePlan,
+    WalkPlan,
 };
 use profiler_common::walk::{BLOCK_BYTES, MAX_FRAMES};
 
@@ -51,7 +52,7 @@ pub const fn plan_without_python(wishes: Wishes) -> Plan {
             generators: GENERATORS_NONE,
             generator: 0,
             generator_owner: 0,
-            _pad: 0,
+            into_c: 0,
         },
         state: StatePlan {
             hops: [0; MAX_HOPS],
@@ -159,7 +160,8 @@ pub(crate) fn walk_plan(layout: &Layout, version: Version, wishes: Wishes) -> Op
         generators,
         generator,
         generator_owner: fields.generator_owner.unwrap_or(0),
-        _pad: 0,
+        // To 3.10 every frame is a C frame of its own.
+        into_c: u32::from(wishes.flags & PLAN_INTO_C != 0 && fields.owner.is_some()),
     })
 }
 

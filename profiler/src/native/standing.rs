@@ -27,6 +27,8 @@ pub struct Standing {
     pub sp: RemoteAddr,
     /// Where its code is.
     pub pc: RemoteAddr,
+    /// Its frame pointer; 0 when it is not known.
+    pub bp: RemoteAddr,
 }
 
 impl Standing {
@@ -35,7 +37,11 @@ impl Standing {
     pub fn of(place: &InKernel) -> Option<Self> {
         match *place {
             InKernel::Running => None,
-            InKernel::Blocked { sp, pc, .. } => Some(Self { sp, pc }),
+            InKernel::Blocked { sp, pc, .. } => Some(Self {
+                sp,
+                pc,
+                bp: RemoteAddr(0),
+            }),
         }
     }
 }
@@ -63,7 +69,7 @@ impl Standstill {
             let registers = Registers {
                 ip: place.pc,
                 sp: place.sp,
-                bp: RemoteAddr(0),
+                bp: place.bp,
             };
             let end = unwinder.unwind(target, registers, stack, out);
             if end != UnwindEnd::StackCopyEnded || !is_all || wanted >= most {

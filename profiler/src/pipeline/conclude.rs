@@ -101,6 +101,7 @@ fn profile(
         received,
         looks,
         gone,
+        native,
     } = run;
     let span = Span {
         began: since,
@@ -111,6 +112,7 @@ fn profile(
     let (counters, accounts) = (&kernels.counters, &kernels.accounts);
     books::close(&mut ledger, counters, received, &gone, accounts, span);
     (ledger.looks, ledger.moved) = looks;
+    ledger.native = native;
     books::cost(&mut ledger, kernels.cost, sys::own_cost());
     let began = settings.began;
     ledger.profiler.first_sample_ns = received.first.map(|first| first.0.saturating_sub(began.0));

@@ -3,10 +3,14 @@
 //!
 //! Children are opened when there is something to ask them, and short ones may be over by then.
 
+use std::fs::File;
+use std::io;
+
 use crate::{
     cpython::{AsyncioTable, Runtime},
+    native::Mapped,
     sys,
-    target::{Maps, Memory, Process, ReadError, ReadErrorKind, TaskFacts},
+    target::{Mapping, Maps, Memory, Process, ReadError, ReadErrorKind, TaskFacts},
     words::{MonotonicNs, Pid, RemoteAddr, Tid},
 };
 
@@ -142,6 +146,17 @@ impl Hold {
     pub(super) fn asyncio_table(&self, runtime: &Runtime) -> Option<AsyncioTable> {
         let attached = self.attached.as_ref().filter(|_| !self.over)?;
         attached.asyncio_table(runtime)
+    }
+}
+
+impl Mapped for Hold {
+    fn maps(&self) -> Option<Maps> {
+        self.process()?.maps().ok()
+    }
+
+    fn open(&self, mapping: &Mapping) -> io::Result<File> {
+        let gone = || io::Error::from(io::ErrorKind::NotFound);
+        self.process().ok_or_else(gone)?.open_mapped(mapping)
     }
 }
 

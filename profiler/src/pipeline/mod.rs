@@ -13,6 +13,7 @@ mod books;
 mod conclude;
 mod hold;
 mod look;
+mod natives;
 mod people;
 mod proc;
 mod rounds;

@@ -6,7 +6,9 @@
 mod lives;
 mod looks;
 mod member;
+mod native;
 mod off_cpu;
+mod pending;
 mod plans;
 mod so_far;
 mod task_books;
@@ -18,6 +20,7 @@ use profiler_common::account::Account;
 
 use looks::LooksOff;
 use member::Member;
+use native::NativeBooks;
 pub(super) use so_far::SoFar;
 use task_books::TaskBooks;
 
@@ -30,7 +33,7 @@ use super::{
 use crate::{
     aggregate::{ProcessIndex, ProcessInfo, ProfileBuilder},
     cpython::{CpythonError, Runtime},
-    native::LiveSymbols,
+    native::{Detail, LiveSymbols},
     pystack::Walker,
     source::{Kernel, KernelError},
     target::Memory,
@@ -59,6 +62,7 @@ pub(super) struct Kit {
     symbols: LiveSymbols,
     walker: Walker,
     off: LooksOff,
+    native: NativeBooks,
     had_python: bool,
 }
 
@@ -89,15 +93,20 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(builder: ProfileBuilder, settings: RunSettings, since: MonotonicNs) -> Self {
+        let detail = match settings.native {
+            Some(_) => Detail::Lines,
+            None => Detail::Symbols,
+        };
         Self {
             kit: Kit {
                 tasks: TaskBooks::new(ProfileBuilder::new(builder.meta().clone())),
                 builder,
                 settings,
                 received: Received::default(),
-                symbols: LiveSymbols::default(),
+                symbols: LiveSymbols::new(detail),
                 walker: Walker::default(),
                 off: LooksOff::default(),
+                native: NativeBooks::default(),
                 had_python: false,
             },
             members: BTreeMap::new(),
@@ -169,6 +178,7 @@ impl Session {
                     None => self.kit.received.unknown_process += u64::from(tick.periods),
                 }
             }
+            Event::Stack(stack) => self.kit.native.arrivals.bring(stack),
             Event::Fork {
                 parent,
                 pid,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::{
     aggregate::{ProfileMeta, Whose},
     sample::Mode,
+    source::StackOptions,
     words::{DurationNs, MonotonicNs, Pid},
 };
 
@@ -58,6 +59,8 @@ pub struct RunSettings {
     pub follow: bool,
     /// Whether tasks are told apart, and how.
     pub tasks: Option<Tasks>,
+    /// Whether native frames are shown, and what the kernel sends for that.
+    pub native: Option<StackOptions>,
     /// Whether every sample's time is kept (for formats that show it).
     pub timeline: bool,
     /// When the program began, to tell how soon the first sample came.

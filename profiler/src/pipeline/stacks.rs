@@ -7,10 +7,11 @@
 use profiler_common::{plan::Plan, walk::RawFrame};
 use rustc_hash::FxHashMap;
 
+use super::natives::Base;
 use crate::{
     aggregate::ProfileBuilder,
     cpython::Runtime,
-    native::{LiveSymbols, NativeFrame, Symbols},
+    native::{LiveSymbols, Symbols},
     pystack::{Chain, ChainEnd, Changed, PyFrame, Resolver, Walker, cache::DEFAULT_CAPACITY},
     stack::{Frame, FrameId, FrameKind, StackId},
     target::Memory,
@@ -224,6 +225,18 @@ impl Stacks {
         self.known[id.0 as usize].stack
     }
 
+    /// What a stack of a chain is made of; `each_in_c` is whether each frame is a C frame.
+    pub(super) fn base(&self, stack: StackId, id: ChainId, each_in_c: bool) -> Base<'_> {
+        let known = &self.known[id.0 as usize];
+        Base {
+            stack,
+            chain: Some(&known.chain),
+            each_in_c,
+            is_whole: known.root.is_empty() && known.chain.end == ChainEnd::Complete,
+            collecting: known.collecting,
+        }
+    }
+
     /// The end of a batch: compare the codes it used with the target. What is returned is other
     /// than it was taken for.
     pub(super) fn compare(&mut self, memory: &dyn Memory) -> Vec<CodeAddr> {
@@ -317,7 +330,7 @@ pub(super) fn native_stack(
     pid: Pid,
     ip: RemoteAddr,
 ) -> StackId {
-    let id = builder.frame(native_frame(&symbols.name(pid, ip)));
+    let id = builder.frame(Frame::from(&symbols.name(pid, ip)));
     builder.stack(&[id])
 }
 
@@ -365,11 +378,6 @@ pub(super) fn between_looks(builder: &mut ProfileBuilder) -> StackId {
     let words = "[between two samples]";
     let id = builder.frame(Frame::words(FrameKind::Unknown, words));
     builder.stack(&[id])
-}
-
-/// A native address as a frame of the profile.
-pub(super) fn native_frame(frame: &NativeFrame) -> Frame {
-    frame.into()
 }
 
 /// Walk a thread from user space, now. It may be running: what comes out is an estimate.

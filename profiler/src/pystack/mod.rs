@@ -98,7 +98,7 @@ impl Resolver {
             .split_at_checked(chain.cut_at)
             .unwrap_or((&chain.frames, &[]));
         for raw in leaf {
-            frames.extend(self.frame(memory, CodeAddr(raw.code), Instr(raw.instr)));
+            frames.extend(self.frame(memory, CodeAddr(raw.code), Instr(raw.unmarked().instr)));
         }
         if chain.missing > 0 {
             frames.push(PyFrame::Cut {
@@ -106,7 +106,7 @@ impl Resolver {
             });
         }
         for raw in root {
-            frames.extend(self.frame(memory, CodeAddr(raw.code), Instr(raw.instr)));
+            frames.extend(self.frame(memory, CodeAddr(raw.code), Instr(raw.unmarked().instr)));
         }
         if chain.end.is_early() {
             frames.push(PyFrame::Broken { end: chain.end });
@@ -117,7 +117,10 @@ impl Resolver {
     /// The frame of a coroutine by itself; one that has not begun is at its first line.
     pub fn coroutine(&mut self, memory: &dyn Memory, raw: RawFrame) -> PyFrame {
         let code = CodeAddr(raw.code);
-        match self.cache.look_up(memory, code, Instr(raw.instr)) {
+        match self
+            .cache
+            .look_up(memory, code, Instr(raw.unmarked().instr))
+        {
             Ok((code, Position::Line(line))) => PyFrame::Known { code, line },
             Ok((code, Position::Incomplete)) => PyFrame::Known {
                 line: Some(code.first_line),

@@ -12,7 +12,7 @@ use profiler_common::{
     CONTRACT_VERSION,
     account::{FREE_STRIDE, MAX_ACCOUNTS, PLACES_OF_STRIDE},
     loss::{Counters, N_REASONS},
-    offsets::{LOOK_OFF_CPU, Settings},
+    offsets::Settings,
     plan::{Plan, StateKey},
 };
 
@@ -25,6 +25,7 @@ use super::{
     log::{self, KernelLog},
     meter::{Meter, ProgramCost},
     offsets,
+    options::KernelOptions,
     ring::Ring,
 };
 use crate::sys::{self, PerfClock};
@@ -35,21 +36,6 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../profiler-ebpf/profiler.bpf.o"
 ));
-
-/// How to load and tick.
-#[derive(Clone, Copy, Debug)]
-pub struct KernelOptions {
-    /// Time between two ticks of one CPU.
-    pub period: DurationNs,
-    /// Bytes of the ring; rounded up to a power of two.
-    pub ring_bytes: u32,
-    /// Wake user space when this many bytes wait; 0 at every record.
-    pub wake_bytes: u32,
-    /// Keep accounts that tell what a thread off the CPU waits for, of all threads.
-    pub looks_off_cpu: bool,
-    /// The pid namespace by whose numbers everything goes; none is the initial one.
-    pub pid_namespace: Option<PidNamespace>,
-}
 
 /// The running programs. Dropping it detaches them all.
 pub struct Kernel {
@@ -126,12 +112,11 @@ impl Kernel {
             contract: CONTRACT_VERSION,
             wake_bytes: options.wake_bytes,
             period_ns: options.period.0,
-            flags: if options.looks_off_cpu {
-                LOOK_OFF_CPU
-            } else {
-                0
-            },
+            flags: options.flags(),
             pid_namespace: options.pid_namespace.map_or(0, |PidNamespace(inode)| inode),
+            stack_bytes: options.stacks.map_or(0, |stacks| stacks.bytes),
+            // A quarter is for samples, which are small.
+            stacks_until: ring_size(options.ring_bytes) / 4 * 3,
         };
         let level = log::level();
         // Ask first, so that the run time of the very first tick is counted too.
@@ -426,6 +411,7 @@ impl Kernel {
             sum.accounts_full += one.accounts_full;
             sum.plans_full += one.plans_full;
             sum.switches_unseen += one.switches_unseen;
+            sum.stacks_lost += one.stacks_lost;
         }
         Ok(sum)
     }

@@ -12,9 +12,11 @@ pub mod kernel;
 pub mod log;
 mod meter;
 pub mod offsets;
+pub mod options;
 pub mod ring;
 
 pub use accounts::{Accounts, Slot};
 pub use error::KernelError;
-pub use kernel::{Kernel, KernelOptions};
+pub use kernel::Kernel;
 pub use meter::ProgramCost;
+pub use options::{KernelOptions, StackOptions};

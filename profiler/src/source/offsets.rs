@@ -48,6 +48,7 @@ pub fn kernel_offsets(btf: &Btf<'_>) -> Result<KernelOffsets, BtfError> {
         // Some kernels' BTF has the long names.
         regs_sp: either(&["pt_regs", "sp"], &["pt_regs", "rsp"])?,
         regs_ip: either(&["pt_regs", "ip"], &["pt_regs", "rip"])?,
+        regs_bp: either(&["pt_regs", "bp"], &["pt_regs", "rbp"])?,
         regs_orig_ax: either(&["pt_regs", "orig_ax"], &["pt_regs", "orig_rax"])?,
         regs_di: either(&["pt_regs", "di"], &["pt_regs", "rdi"])?,
         regs_si: either(&["pt_regs", "si"], &["pt_regs", "rsi"])?,
@@ -55,6 +56,7 @@ pub fn kernel_offsets(btf: &Btf<'_>) -> Result<KernelOffsets, BtfError> {
         switch_passes_state: u32::from(btf.tracepoint_arguments("sched_switch") >= Some(4)),
         task_stack,
         stack_regs,
+        _pad: 0,
     })
 }
 

@@ -155,11 +155,16 @@ impl Frame {
         }
     }
 
-    /// The same function without regard to the line being executed: its line is the first one.
+    /// The same function without regard to the line being executed: its line is the first one. A
+    /// native function is its module's, whichever of the sources that were inlined there it is in.
     #[must_use]
     pub fn without_line(&self) -> Self {
         Self {
             line: self.first_line,
+            file: match (self.kind, &self.module) {
+                (FrameKind::Native, Some(_)) => Arc::clone(&NO_FILE),
+                _ => Arc::clone(&self.file),
+            },
             ..self.clone()
         }
     }

@@ -34,7 +34,7 @@ fn the_plan_of_3_12() {
         generators: GENERATORS_NONE,
         generator: 0,
         generator_owner: 1,
-        _pad: 0,
+        into_c: 0,
     };
     let state = StatePlan {
         hops: [0x310 + 16 * 2 + 8, 0, 0],

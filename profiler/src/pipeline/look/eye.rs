@@ -248,7 +248,7 @@ impl<'a> Eye<'a> {
         match reading.place {
             Some(InKernel::Blocked { pc, .. }) => {
                 let pid = self.attached.process.pid();
-                vec![stacks::native_frame(&self.symbols.name(pid, pc))]
+                vec![Frame::from(&self.symbols.name(pid, pc))]
             }
             _ => Vec::new(),
         }

@@ -11,57 +11,30 @@ use profiler_common::{
 
 use super::{
     Kit,
+    native::{Native, with_native},
     off_cpu::OffCpu,
+    pending::{Frames, Pending},
     plans::{Python, lacks_ways},
     tasks::{MemberTasks, Ran},
 };
 use crate::{
-    aggregate::{Place, ProcessIndex, ThreadIndex},
+    aggregate::ProcessIndex,
     pipeline::{
         books::Gone,
         hold::Hold,
+        natives::{Base, Natives},
         people::{self, People, Stranger},
         sampler::{self, Lock},
         search::Search,
         settings::Walk,
-        stacks::{self, ChainId},
+        stacks,
     },
-    sample::{FramesFrom, Gc, Gil, Handling, Sample},
-    stack::StackId,
+    sample::{FramesFrom, Gc, Gil, Handling},
     target::Memory,
     tasks::Task,
     wire::{ExitStatus, Tick},
     words::{CodeAddr, DurationNs, MonotonicNs, Pid, PthreadId, ThreadStateAddr, Tid},
 };
-
-/// Where a sample's stack will come from at the end of its batch.
-#[derive(Clone, Copy, Debug)]
-enum Frames {
-    Chain(ChainId),
-    Ready(StackId),
-}
-
-/// A sample whose batch is not over.
-#[derive(Debug)]
-struct Pending {
-    thread: ThreadIndex,
-    frames: Frames,
-    sample: Sample,
-    from: FramesFrom,
-    /// The task that ran, if its name is to be asked for again.
-    named: Option<Arc<Task>>,
-}
-
-impl Pending {
-    fn place(&self, stack: StackId) -> Place {
-        Place {
-            thread: self.thread,
-            stack,
-            frames_from: self.from,
-            behind: None,
-        }
-    }
-}
 
 /// The process that a child came from, and which of its programs that was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +52,7 @@ pub(super) struct Member {
     pub(super) hold: Hold,
     pub(super) people: People,
     pub(super) python: Option<Python>,
+    pub(super) natives: Option<Natives>,
     pub(super) off: OffCpu,
     pub(super) tasks: MemberTasks,
     pub(super) search: Search,
@@ -126,6 +100,7 @@ impl Member {
             hold,
             people: People::default(),
             python: None,
+            natives: None,
             off: OffCpu::default(),
             tasks: MemberTasks::default(),
             search: Search::begin(since),
@@ -193,6 +168,7 @@ impl Member {
     /// the first now.
     pub(super) fn exec(&mut self, kit: &mut Kit, old: Tid, name: &str, time: MonotonicNs) {
         self.python = None;
+        self.natives = None;
         self.program = self.program.wrapping_add(1);
         self.replan |= self.planned > time;
         self.search = Search::begin(time);
@@ -274,17 +250,29 @@ impl Member {
         };
         let mut sample = sampler::sample(tick, weight, lock, in_gil);
         let mut named = None;
+        let mut native = self.native_of(kit, tick);
         let (frames, from) = if self.people.is_kernels(tick.tid) {
             // What the tick says of Python is of the thread that this one was made for.
             sample.gil = self.gil_or(Gil::Neither);
             (sample.gc, sample.handling) = (Gc::Idle, Handling::Unknown);
             let stack = stacks::kernels_stack(&mut kit.builder);
+            native = Native::Unasked;
             (Frames::Ready(stack), FramesFrom::None)
         } else {
             let ran = self.ran(kit, tick);
             named = ran.as_ref().and_then(|ran| ran.named.clone());
             self.frames(kit, tick, state, sample.gc == Gc::Collecting, ran)
         };
+        match (frames, from, native) {
+            // Its Python frames are of another moment.
+            (_, FramesFrom::Estimated, Native::Chain(_)) => {
+                native = Native::Not("python_frames_estimated");
+            }
+            (Frames::Ready(_), _, Native::Chain(_)) => {
+                native = Native::Not("python_frames_missing");
+            }
+            _ => {}
+        }
         if is_former {
             self.people.swap_former(tick.tid);
         }
@@ -294,6 +282,7 @@ impl Member {
             sample,
             from,
             named,
+            native,
         });
     }
 
@@ -349,7 +338,7 @@ impl Member {
             self.states_wanted |= state.is_none() && python.plan.state.n_hops == 0;
         }
         let stack = stacks::native_stack(&mut kit.builder, &mut kit.symbols, self.pid, tick.ip);
-        (Frames::Ready(stack), FramesFrom::None)
+        (Frames::Bare(stack), FramesFrom::None)
     }
 
     pub(super) fn identify(&mut self, kit: &mut Kit) {
@@ -413,7 +402,7 @@ impl Member {
         };
         for pending in self.pending.drain(..) {
             let stack = match (pending.frames, &mut self.python) {
-                (Frames::Ready(stack), _) => stack,
+                (Frames::Ready(stack) | Frames::Bare(stack), _) => stack,
                 (Frames::Chain(id), Some(python)) if changed.is_empty() => python.stacks.stack(id),
                 (Frames::Chain(id), Some(python)) => {
                     python
@@ -423,16 +412,34 @@ impl Member {
                 // An exec ends the batch before it takes the interpreter away.
                 (Frames::Chain(_), None) => continue,
             };
+            let base = match (pending.frames, &self.python) {
+                (Frames::Chain(id), Some(python)) => python.base(stack, id),
+                _ => Base::bare(stack),
+            };
+            let ticks = pending.sample.ticks.into();
+            let stack = with_native(
+                kit,
+                &mut self.natives,
+                self.pid,
+                pending.native,
+                base,
+                ticks,
+            );
             kit.builder.add(pending.place(stack), &pending.sample);
         }
         if let Some(python) = &mut self.python {
-            self.off.restate(&changed, |id| {
-                python
+            self.off.restate(&changed, |id, native| {
+                let stack = python
                     .stacks
-                    .restated(memory, &mut kit.builder, id, &changed)
+                    .restated(memory, &mut kit.builder, id, &changed);
+                let base = python.base(stack, id);
+                with_native(kit, &mut self.natives, self.pid, native, base, 0)
             });
             python.stacks.settle(&changed);
             python.ask_for_lock(memory);
+        }
+        if let Some(natives) = &mut self.natives {
+            natives.settle();
         }
     }
 

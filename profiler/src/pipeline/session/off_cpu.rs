@@ -9,12 +9,18 @@ mod count;
 use profiler_common::account::{Account, STATE_STOPPED};
 use rustc_hash::FxHashMap;
 
-use super::{Kit, member::Member, plans::Python};
+use super::{
+    Kit,
+    member::Member,
+    native::{Native, with_native},
+    plans::Python,
+};
 use crate::{
     aggregate::{Place, ThreadIndex},
     cpython::current_state,
     pipeline::{
         absence::{Absence, Debts, Meeting},
+        natives::Base,
         people::{self, Stranger},
         sampler::futex_of,
         stacks::{self, ChainId},
@@ -97,7 +103,7 @@ pub(super) struct OffCpu {
     states: FxHashMap<PthreadId, ThreadStateAddr>,
     states_again: MonotonicNs,
     /// Stacks of this round, whose codes are still to be compared.
-    fresh: Vec<(Tid, ChainId)>,
+    fresh: Vec<(Tid, ChainId, Native)>,
     /// Whether anything was ever counted.
     counted: bool,
 }
@@ -107,13 +113,13 @@ impl OffCpu {
     pub(super) fn restate(
         &mut self,
         changed: &[CodeAddr],
-        mut stack: impl FnMut(ChainId) -> StackId,
+        mut stack: impl FnMut(ChainId, Native) -> StackId,
     ) {
-        for (tid, chain) in self.fresh.drain(..) {
+        for (tid, chain, native) in self.fresh.drain(..) {
             if !changed.is_empty()
                 && let Some(met) = self.sleepers.get_mut(&tid).and_then(|s| s.met.as_mut())
             {
-                met.stack = stack(chain);
+                met.stack = stack(chain, native);
             }
         }
     }
@@ -206,7 +212,9 @@ impl Member {
         };
         accounts.mark(slot, dealt_with);
         *kit.off.place(slot) = dealt_with;
-        self.off.fresh.extend(chain.map(|chain| (tid, chain)));
+        self.off
+            .fresh
+            .extend(chain.map(|(chain, native)| (tid, chain, native)));
         self.meet(kit, &account, met);
         None
     }
@@ -267,12 +275,11 @@ impl Member {
         slot: Slot,
         account: &Account,
         due: MonotonicNs,
-    ) -> Option<(Met, Option<ChainId>)> {
+    ) -> Option<(Met, Option<(ChainId, Native)>)> {
         self.learn_states(account, due);
         let state = self.state_of(account);
         let id = PthreadId(account.tls_base);
         let memory = self.hold.memory();
-        let is_still = || accounts.generation(slot) == Generation(account.generation);
         let mut met = Met {
             stack: StackId(0),
             frames_from: FramesFrom::None,
@@ -329,7 +336,9 @@ impl Member {
             met.gil = Gil::Unknown;
             met.wait = self.wait(account, |_| false);
         }
-        if !is_still() {
+        let native = self.native_at_rest(kit, account);
+        let memory = self.hold.memory();
+        if accounts.generation(slot) != Generation(account.generation) {
             return None;
         }
         let Some(chain) = chain else {
@@ -339,7 +348,9 @@ impl Member {
             } else if ip == RemoteAddr(0) && account.on_cpu_ns == 0 {
                 stacks::unborn_stack(&mut kit.builder)
             } else {
-                stacks::native_stack(&mut kit.builder, &mut kit.symbols, self.pid, ip)
+                let stack = stacks::native_stack(&mut kit.builder, &mut kit.symbols, self.pid, ip);
+                let base = Base::bare(stack);
+                with_native(kit, &mut self.natives, self.pid, native, base, 1)
             };
             return Some((met, None));
         };
@@ -348,9 +359,10 @@ impl Member {
         let id = python
             .stacks
             .of_walk(memory, &mut kit.builder, chain, collecting);
-        met.stack = python.stacks.stack(id);
+        let base = python.base(python.stacks.stack(id), id);
+        met.stack = with_native(kit, &mut self.natives, self.pid, native, base, 1);
         met.frames_from = FramesFrom::User;
-        Some((met, Some(id)))
+        Some((met, Some((id, native))))
     }
 
     pub(super) fn wait(&self, account: &Account, is_gil: impl Fn(RemoteAddr) -> bool) -> Wait {

@@ -1,13 +1,22 @@
 //! How the kernel is to read a process: its interpreter, once it is found, as a plan.
 
-use profiler_common::plan::{PLAN_FOLLOW, PLAN_GENERATORS, PLAN_NO_WALK, Plan};
+use profiler_common::plan::{
+    NO_FIELD, PLAN_FOLLOW, PLAN_GENERATORS, PLAN_INTO_C, PLAN_NO_WALK, Plan,
+};
 
 use super::{Kit, member::Member, no_gil_to_show};
 use crate::{
     cpython::{self, Build, GilLock, Runtime, Wishes},
-    pipeline::{people, sampler::Lock, settings::Walk, stacks::Stacks},
+    pipeline::{
+        natives::Base,
+        people,
+        sampler::Lock,
+        settings::Walk,
+        stacks::{ChainId, Stacks},
+    },
     sample::Mode,
     source::{Kernel, KernelError},
+    stack::StackId,
     target::Memory,
 };
 
@@ -37,6 +46,13 @@ impl Python {
         python
     }
 
+    /// What a stack of a chain is made of.
+    pub(super) fn base(&self, stack: StackId, id: ChainId) -> Base<'_> {
+        // To 3.10 there is no owner of a frame: each is an object, and a C frame of its own.
+        let each_in_c = self.plan.walk.frame_owner == NO_FIELD;
+        self.stacks.base(stack, id, each_in_c)
+    }
+
     /// A free-threaded build can be given a GIL while it runs: ask now and then.
     pub(super) fn ask_for_lock(&mut self, memory: &dyn Memory) {
         if self.runtime.build() == Build::Default {
@@ -64,6 +80,9 @@ impl Member {
         }
         if settings.tasks.is_some() {
             flags |= PLAN_GENERATORS;
+        }
+        if kit.settings.native.is_some() {
+            flags |= PLAN_INTO_C;
         }
         Wishes {
             since: self.since,

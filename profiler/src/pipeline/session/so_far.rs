@@ -8,7 +8,7 @@ use super::{
     tasks::Held,
 };
 use crate::{
-    aggregate::ProfileBuilder,
+    aggregate::{NativeAccounts, ProfileBuilder},
     pipeline::{
         books::{Gone, Received},
         people::People,
@@ -25,6 +25,8 @@ pub(in crate::pipeline) struct SoFar {
     /// Looks at threads off the CPU, and how many of them found nothing that stayed.
     pub(in crate::pipeline) looks: (u64, u64),
     pub(in crate::pipeline) gone: Vec<Gone>,
+    /// How far native frames went; none when they were not asked for.
+    pub(in crate::pipeline) native: Option<NativeAccounts>,
 }
 
 /// What the end of a run would change.
@@ -75,6 +77,7 @@ impl Session {
         let mut gone = self.gone.clone();
         gone.extend(self.members.values().map(|member| member.account(None)));
         let looks = self.looks();
+        let native = self.kit.native();
         let Kit {
             builder,
             tasks,
@@ -87,6 +90,7 @@ impl Session {
             received: *received,
             looks,
             gone,
+            native,
         };
         self.kit.off = before.off;
         for (pid, kept) in before.members {
@@ -115,6 +119,7 @@ impl Session {
             let ended = member.is_some_and(|member| member.ends());
             self.bury(pid, ended.then_some(stopped));
         }
+        let native = self.kit.native();
         let Kit {
             builder,
             tasks,
@@ -127,6 +132,7 @@ impl Session {
             received,
             looks,
             gone: self.gone,
+            native,
         }
     }
 }
