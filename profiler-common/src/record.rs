@@ -101,13 +101,16 @@ pub struct SampleRecord {
     pub syscall_args: [u64; 2],
     /// Address of the last frame that the walk followed; 0 when nobody asked.
     pub root_frame: u64,
+    /// An address in the C frame of the evaluator that runs the first run of frames; 0 when nobody
+    /// asked or nothing tells.
+    pub entry: u64,
     /// Generators that follow the frames, those nearest the leaf.
     pub generators: u32,
     /// Generators of the chain for which there was no room.
     pub generators_missing: u32,
 }
 
-const _: () = assert!(size_of::<SampleRecord>() == 136);
+const _: () = assert!(size_of::<SampleRecord>() == 144);
 
 /// The largest record there can be.
 pub const MAX_RECORD_BYTES: usize = size_of::<SampleRecord>() + (MAX_FRAMES + MAX_GENERATORS) * 16;

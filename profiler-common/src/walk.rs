@@ -109,6 +109,9 @@ pub struct Walked {
     pub generators_missing: u32,
     /// Address of the last frame that was followed; 0 when nobody asked.
     pub root: u64,
+    /// An address in the C frame of the evaluator that runs the first run of frames; 0 when nobody
+    /// asked, or where it has none (to 3.10).
+    pub entry: u64,
 }
 
 impl Walked {
@@ -123,6 +126,7 @@ impl Walked {
             generators: 0,
             generators_missing: 0,
             root: 0,
+            entry: 0,
         }
     }
 }
@@ -139,6 +143,8 @@ pub struct First {
     pub unproven: u32,
     /// Padding, zero.
     pub _pad: u32,
+    /// The `_PyCFrame` from which `frame` was read, and the one before; 0 if there are none.
+    pub cframes: [u64; 2],
 }
 
 /// The first frame of a thread, from its state.
@@ -168,6 +174,7 @@ pub fn first_frame<R: Reader>(
             caller: 0,
             unproven: 0,
             _pad: 0,
+            cframes: [0; 2],
         });
     }
     let current = u64::from(plan.cframe_current);
@@ -192,6 +199,7 @@ pub fn first_frame<R: Reader>(
         caller,
         unproven,
         _pad: 0,
+        cframes: [first, previous.unwrap_or(0)],
     })
 }
 
@@ -223,6 +231,10 @@ pub struct Chain {
     root: u64,
     /// [`INTO_C`] when the next frame called into C, else 0.
     into_c: u64,
+    /// See [`Walked::entry`].
+    entry: u64,
+    /// What that is if the first run is stale.
+    entry_of_caller: u64,
 }
 
 /// What is kept of a frame.
@@ -252,6 +264,12 @@ impl Chain {
     /// Begin at `first`.
     #[inline(always)]
     pub fn start(plan: &WalkPlan, first: First) -> Self {
+        // 3.11 alone; 3.12 has shims as well, and those tell it frame by frame.
+        let by_cframe = if plan.into_c != 0 && plan.frame_entry != NO_FIELD {
+            u64::MAX
+        } else {
+            0
+        };
         Self {
             plan: *plan,
             frame: first.frame,
@@ -269,6 +287,8 @@ impl Chain {
             _pad_2: 0,
             root: 0,
             into_c: 0,
+            entry: first.cframes[0] & by_cframe,
+            entry_of_caller: first.cframes[1] & by_cframe,
         }
     }
 
@@ -311,6 +331,11 @@ impl Chain {
         self.frame = block.u64(plan.frame_previous);
         let owner = owner_of(plan, block);
         if owner >= plan.shim_owner {
+            // The shim lies in the C frame of its evaluator, which may have no other frame yet, or
+            // none any more.
+            if self.entry == 0 && self.depth > 0 && self.plan.into_c != 0 {
+                self.entry = frame;
+            }
             return self.entered();
         }
         let entry = plan.frame_entry != NO_FIELD && block.u8(plan.frame_entry) != 0;
@@ -402,6 +427,7 @@ impl Chain {
         self.remembered = 0;
         self.generators = 0;
         self.root = 0;
+        self.entry = self.entry_of_caller;
         true
     }
 
@@ -432,6 +458,7 @@ impl Chain {
             generators: noted,
             generators_missing: self.generators - noted,
             root: self.root,
+            entry: self.entry,
         }
     }
 }

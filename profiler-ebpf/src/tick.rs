@@ -144,6 +144,7 @@ fn sample(
     record.leaf_frames = walked.leaf;
     record.frames = walked.kept;
     record.root_frame = walked.root;
+    record.entry = walked.entry;
     record.generators_missing = walked.generators_missing;
     const HEAD: u64 = size_of::<SampleRecord>() as u64;
     const FRAME: u64 = size_of::<RawFrame>() as u64;

@@ -191,6 +191,9 @@ pub struct Tick {
     /// The last frame that the walk followed, the chain's root if it came to that; none when
     /// nobody asked.
     pub root: Option<FrameAddr>,
+    /// An address in the C frame of the evaluator that runs the first run of frames; none when
+    /// nobody asked or nothing tells.
+    pub entry: Option<RemoteAddr>,
     /// Generators of the chain for which there was no room.
     pub generators_missing: u32,
     flags: u32,
@@ -452,6 +455,8 @@ fn tick(bytes: &Bytes, time: MonotonicNs, pid: Pid, tid: Tid) -> Result<Tick, Wi
         walk_end: u32_at(bytes, at!(SampleRecord, walk_end)),
         depth: u32_at(bytes, at!(SampleRecord, depth)),
         leaf_frames: u32_at(bytes, at!(SampleRecord, leaf_frames)).min(frames),
+        entry: Some(RemoteAddr(u64_at(bytes, at!(SampleRecord, entry))))
+            .filter(|entry| entry.0 != 0),
         root: Some(u64_at(bytes, at!(SampleRecord, root_frame)))
             .filter(|addr| *addr != 0)
             .map(FrameAddr),

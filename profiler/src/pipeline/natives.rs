@@ -51,6 +51,8 @@ enum Above {
 struct Known {
     ips: Box<[NativeIp]>,
     above: Above,
+    /// The evaluator of the innermost Python frames, where that is proven.
+    evaluator: Option<usize>,
     end: UnwindEnd,
 }
 
@@ -97,7 +99,7 @@ pub(super) struct Natives {
     unwinder: Unwinder,
     standstill: Standstill,
     known: Vec<Known>,
-    by_frames: FxHashMap<(Box<[u64]>, Above), NativeId>,
+    by_frames: FxHashMap<(Box<[u64]>, Above, Option<usize>), NativeId>,
     joined: FxHashMap<(StackId, NativeId), Joined>,
     remembered: usize,
     ips: Vec<NativeIp>,
@@ -138,7 +140,7 @@ impl Natives {
         } else {
             Above::Frames(kernel)
         };
-        self.learn(above, end)
+        self.learn(above, tick.entry, end)
     }
 
     /// The chain of a thread that is off the CPU; `kernel` is the system call that it is in, if it
@@ -148,17 +150,23 @@ impl Natives {
         hold: &Hold,
         standing: Standing,
         kernel: Option<Option<u32>>,
+        entry: Option<RemoteAddr>,
     ) -> NativeId {
         let (unwinder, target) = (&mut self.unwinder, target(hold));
         let end =
             self.standstill
                 .unwind(unwinder, &target, standing, STANDING_STACK, &mut self.ips);
-        self.learn(kernel.map_or(Above::User, Above::Kernel), end)
+        self.learn(kernel.map_or(Above::User, Above::Kernel), entry, end)
     }
 
-    fn learn(&mut self, above: Above, end: UnwindEnd) -> NativeId {
+    /// `entry` lies in the C frame of the evaluator of the innermost Python frames.
+    fn learn(&mut self, above: Above, entry: Option<RemoteAddr>, end: UnwindEnd) -> NativeId {
         let addrs: Box<[u64]> = self.ips.iter().map(|ip| ip.addr.0).collect();
-        let key = (addrs, above);
+        let evaluator = entry.and_then(|entry| {
+            let callers = self.ips.iter().position(|ip| ip.sp > entry)?;
+            callers.checked_sub(1)
+        });
+        let key = (addrs, above, evaluator);
         if let Some(id) = self.by_frames.get(&key) {
             return *id;
         }
@@ -167,6 +175,7 @@ impl Natives {
         self.known.push(Known {
             ips: self.ips.as_slice().into(),
             above: key.1.clone(),
+            evaluator,
             end,
         });
         self.by_frames.insert(key, id);
@@ -203,7 +212,7 @@ impl Natives {
             roles: &roles,
             is_whole: known.end.is_root(),
             by_frame_pointer: known.ips.iter().any(|ip| ip.found == Found::FramePointer),
-            leaf_evaluator: None,
+            leaf_evaluator: known.evaluator,
         };
         let into_c = base.chain.map_or_else(Vec::new, |chain| {
             let frames = chain.frames.iter();

@@ -117,6 +117,9 @@ pub struct Chain {
     pub generators_missing: u32,
     /// The frame at the root; none when the plan did not ask or the walk did not come to it.
     pub root: Option<FrameAddr>,
+    /// An address in the C frame of the evaluator that runs the first run of frames; none when the
+    /// plan did not ask or nothing tells.
+    pub entry: Option<RemoteAddr>,
 }
 
 /// A frame that is a generator's or, which is the same to it, a coroutine's.
@@ -149,6 +152,7 @@ impl Chain {
             generators: Vec::new(),
             generators_missing: 0,
             root: None,
+            entry: None,
         }
     }
 
@@ -172,6 +176,7 @@ impl Chain {
             generators: Vec::new(),
             generators_missing: 0,
             root: None,
+            entry: None,
         }
     }
 
@@ -198,6 +203,15 @@ impl Chain {
         self
     }
 
+    /// The same with the evaluator of its first frames; 0 is none.
+    #[must_use]
+    pub fn with_entry(self, entry: u64) -> Self {
+        Self {
+            entry: Some(RemoteAddr(entry)).filter(|entry| entry.0 != 0),
+            ..self
+        }
+    }
+
     /// The same with nothing noted beside the frames.
     #[must_use]
     pub fn without_notes(self) -> Self {
@@ -205,6 +219,7 @@ impl Chain {
             generators: Vec::new(),
             generators_missing: 0,
             root: None,
+            entry: None,
             ..self
         }
     }
@@ -273,6 +288,7 @@ impl Walker {
                 caller: 0,
                 unproven: 0,
                 _pad: 0,
+                cframes: [0; 2],
             })
         })
     }
@@ -306,11 +322,9 @@ impl Walker {
         let kept = self.frames.get(..walked.kept as usize).unwrap_or_default();
         let noted = self.generators.iter().take(walked.generators as usize);
         let root = Some(FrameAddr(walked.root)).filter(|root| root.0 != 0);
-        Chain::from_record(kept, walked.depth, walked.leaf, walked.end).with_notes(
-            noted.copied(),
-            walked.generators_missing,
-            root,
-        )
+        Chain::from_record(kept, walked.depth, walked.leaf, walked.end)
+            .with_notes(noted.copied(), walked.generators_missing, root)
+            .with_entry(walked.entry)
     }
 }
 

@@ -106,7 +106,13 @@ pub(super) fn with_native(
 
 impl Member {
     /// The native stack of a thread off the CPU, with what it has of that in its account.
-    pub(super) fn native_at_rest(&mut self, kit: &Kit, account: &Account) -> Native {
+    /// `entry` lies in the C frame of the evaluator of its innermost Python frames.
+    pub(super) fn native_at_rest(
+        &mut self,
+        kit: &Kit,
+        account: &Account,
+        entry: Option<RemoteAddr>,
+    ) -> Native {
         if kit.settings.native.is_none() || self.people.is_kernels(Tid(account.tid)) {
             return Native::Unasked;
         }
@@ -125,7 +131,7 @@ impl Member {
         let natives = self
             .natives
             .get_or_insert_with(|| Natives::new(images.clone()));
-        Native::Chain(natives.of_standing(&self.hold, standing, kernel))
+        Native::Chain(natives.of_standing(&self.hold, standing, kernel, entry))
     }
 
     /// The native stack of a tick, as far as it came.

@@ -336,7 +336,8 @@ impl Member {
             met.gil = Gil::Unknown;
             met.wait = self.wait(account, |_| false);
         }
-        let native = self.native_at_rest(kit, account);
+        let entry = chain.as_ref().and_then(|chain| chain.entry);
+        let native = self.native_at_rest(kit, account, entry);
         let memory = self.hold.memory();
         if accounts.generation(slot) != Generation(account.generation) {
             return None;
