@@ -13,7 +13,7 @@ use profiler::native::{
 use profiler::pipeline::Attached;
 use profiler::pystack::{Chain, ChainEnd, PyFrame, Resolver};
 use profiler::stack::interleave::{
-    Merged, NativeChain, Part, PythonChain, interleave, roles,
+    Merged, NativeChain, Part, PythonChain, Role, entries, interleave,
 };
 use profiler::target::Memory;
 use profiler::words::{MonotonicNs, Pid, RemoteAddr, ThreadStateAddr, Tid};
@@ -139,7 +139,8 @@ impl Look {
             let frames = self.symbols.frames(process.pid(), ip.addr, place.as_ref());
             named.push((frames, piece));
         }
-        let roles = roles(named.iter().map(|(frames, piece)| (&**frames, *piece)));
+        let entries = entries(named.iter().map(|(frames, piece)| (&**frames, *piece)));
+        let roles: Vec<Role> = entries.iter().map(|entry| entry.role).collect();
         let merged = interleave(
             &NativeChain {
                 roles: &roles,
@@ -161,8 +162,11 @@ impl Look {
             },
         );
         if std::env::var("SHOW").is_ok() {
-            for ((ip, (frames, piece)), role) in chain.iter().zip(&named).zip(&roles) {
-                println!("    {} {:?} {piece} {role:?} {frames:?}", ip.addr, ip.found);
+            for entry in &entries {
+                let (frames, piece) = &named[entry.address];
+                let frame = &frames[entry.function];
+                let role = entry.role;
+                println!("    {} {piece} {role:?} {frame:?}", chain[entry.address].addr);
             }
             println!("    {end:?} into_c {into_c:?}");
         }
@@ -170,7 +174,10 @@ impl Look {
         for part in &merged.parts {
             match *part {
                 Part::Python(index) => shown.push(Shown::Python(name_of(&python[index]))),
-                Part::Native(index) => shown.extend(named[index].0.iter().map(native)),
+                Part::Native(index) => {
+                    let entry = &entries[index];
+                    shown.push(native(&named[entry.address].0[entry.function]));
+                }
             }
         }
         Ok(Stack {

@@ -7,6 +7,7 @@
 //! Python's and where they belong between (see [`crate::stack`]).
 
 mod end;
+mod evaluator;
 mod image;
 mod modules;
 mod names;

@@ -15,12 +15,12 @@ mod roles;
 
 use std::fmt;
 
-pub use roles::{Home, Role, roles};
+pub use roles::{Home, NativeEntry, Role, entries};
 
 /// A native chain, leaf first.
 #[derive(Clone, Copy, Debug)]
 pub struct NativeChain<'a> {
-    /// What each frame is.
+    /// What each frame is; see [`entries`].
     pub roles: &'a [Role],
     /// The last one is the thread's first function: the chain is whole.
     pub is_whole: bool,
