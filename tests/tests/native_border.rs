@@ -13,7 +13,7 @@ use profiler::native::{
 use profiler::pipeline::Attached;
 use profiler::pystack::{Chain, ChainEnd, PyFrame, Resolver};
 use profiler::stack::interleave::{
-    Merged, NativeChain, Part, PythonChain, Role, entries, interleave,
+    Merged, NativeChain, Part, PythonChain, Role, Rung as Share, entries, interleave,
 };
 use profiler::target::Memory;
 use profiler::words::{MonotonicNs, Pid, RemoteAddr, ThreadStateAddr, Tid};
@@ -92,7 +92,9 @@ impl Look {
     /// frame before it.
     fn python(&self, state: ThreadStateAddr) -> Result<(Vec<RawFrame>, Vec<bool>)> {
         let walk = &self.plan.walk;
-        let mut next = self.block(state.0, self.plan.state.state_bytes)?.u64(walk.first_frame);
+        let mut next = self
+            .block(state.0, self.plan.state.state_bytes)?
+            .u64(walk.first_frame);
         if walk.cframe_current != NO_FIELD {
             let addr = next + u64::from(walk.cframe_current);
             next = self.attached.memory.u64(RemoteAddr(addr))?;
@@ -114,7 +116,7 @@ impl Look {
         Ok((frames, into_c))
     }
 
-    fn stack(&mut self, tid: Tid) -> Result<Stack> {
+    fn stack(&mut self, tid: Tid, bytes: usize) -> Result<Stack> {
         let process = self.attached.process.clone();
         let ident = ident_of(&self.attached, &self.states, tid)?;
         let (frames, into_c) = self.python(self.states[&ident])?;
@@ -125,13 +127,8 @@ impl Look {
             now: MonotonicNs(0),
         };
         let mut chain: Vec<NativeIp> = Vec::new();
-        let end = Standstill::default().unwind(
-            &mut self.unwinder,
-            &target,
-            place,
-            MAX_STANDING_STACK,
-            &mut chain,
-        );
+        let end =
+            Standstill::default().unwind(&mut self.unwinder, &target, place, bytes, &mut chain);
         let mut named: Vec<(Arc<[NativeFrame]>, bool)> = Vec::new();
         for ip in &chain {
             let place = self.unwinder.place(ip.addr);
@@ -161,15 +158,6 @@ impl Look {
                 ..Chain::empty(ChainEnd::Complete)
             },
         );
-        if std::env::var("SHOW").is_ok() {
-            for entry in &entries {
-                let (frames, piece) = &named[entry.address];
-                let frame = &frames[entry.function];
-                let role = entry.role;
-                println!("    {} {piece} {role:?} {frame:?}", chain[entry.address].addr);
-            }
-            println!("    {end:?} into_c {into_c:?}");
-        }
         let mut shown = Vec::new();
         for part in &merged.parts {
             match *part {
@@ -207,11 +195,7 @@ fn name_of(frame: &PyFrame) -> String {
 }
 
 /// The pthread id of a thread: its control block holds its kernel id.
-fn ident_of(
-    attached: &Attached,
-    states: &BTreeMap<u64, ThreadStateAddr>,
-    tid: Tid,
-) -> Result<u64> {
+fn ident_of(attached: &Attached, states: &BTreeMap<u64, ThreadStateAddr>, tid: Tid) -> Result<u64> {
     let holds = |ident: &&u64| {
         let word = attached.memory.u32(RemoteAddr(**ident + 0x2d0));
         word.is_ok_and(|word| word == tid.0)
@@ -219,16 +203,103 @@ fn ident_of(
     states.keys().find(holds).copied().context("no such thread")
 }
 
+/// What stands between the Python frames that a thread expects, those in order.
+fn gaps<'a>(frames: &'a [Shown], expected: &[String]) -> Result<Vec<Vec<&'a Shown>>> {
+    let mut wanted = expected.iter().filter(|name| !name.starts_with("C "));
+    let mut gaps = vec![Vec::new()];
+    let mut next = wanted.next();
+    for frame in frames {
+        match (frame, next) {
+            (_, None) => break,
+            (Shown::Python(name), Some(expected)) => {
+                ensure!(name == expected, "`{name}` is where `{expected}` should be");
+                gaps.push(Vec::new());
+                next = wanted.next();
+            }
+            (native, Some(_)) => gaps.last_mut().context("a gap")?.push(native),
+        }
+    }
+    ensure!(next.is_none(), "{next:?} is missing");
+    Ok(gaps)
+}
+
+/// One thread's merged stack against what it says: every Python frame where it is, every C function
+/// between the two that it says, and, where all have names, no other.
+fn is_as_it_says(stack: &Stack, expected: &[String]) -> Result<()> {
+    ensure!(
+        stack.merged.rung == Share::Full && stack.merged.why.is_none() && stack.end.is_root(),
+        "{:?}, {:?}, {}",
+        stack.merged.rung,
+        stack.merged.why,
+        stack.end
+    );
+    let mut gaps = gaps(&stack.frames, expected)?.into_iter();
+    // Without names, a function that enters the evaluator itself is taken for machinery.
+    let is_stripped = stack.frames.iter().any(|frame| {
+        matches!(frame, Shown::Native(name, Some(module))
+            if name.is_empty() && module.starts_with("python"))
+    });
+    let is_named = |frame: &&Shown| matches!(frame, Shown::Native(name, _) if !name.is_empty());
+    let top = gaps.next().context("nothing on top")?;
+    ensure!(!top.is_empty(), "nothing waits on top");
+    let mut gap = top;
+    let mut after = false;
+    for name in expected {
+        match name.strip_prefix("C ") {
+            None => {
+                let left = gap.iter().filter(|frame| is_named(frame)).count();
+                let is_unexpected = after && left > 0 && gap.iter().all(|frame| is_named(&frame));
+                ensure!(!is_unexpected, "above `{name}`: {gap:?}");
+                gap = gaps.next().unwrap_or_default();
+                after = true;
+            }
+            Some(names) => {
+                let fits = |frame: &&Shown| {
+                    matches!(frame, Shown::Native(own, _)
+                        if own.is_empty() || names.split(' ').any(|name| own.starts_with(name)))
+                };
+                let at = gap.iter().position(|frame| fits(&frame));
+                if at.is_none() && is_stripped && gap.is_empty() {
+                    continue;
+                }
+                let at = at.with_context(|| format!("`{names}` is not in {gap:?}"))?;
+                gap.drain(..=at);
+                // What it has below itself until its caller is the C library's and its own.
+                after = false;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A merged stack of a part of the C stack has nothing at another place than the whole one.
+fn is_part_of(part: &Merged, whole: &Merged) -> Result<()> {
+    let mut rest = whole.parts.iter();
+    let is_in_order = part
+        .parts
+        .iter()
+        .all(|part| rest.any(|other| other == part));
+    ensure!(is_in_order, "{part:?} of {whole:?}");
+    let pythons = |merged: &Merged| {
+        let is_python = |part: &&Part| matches!(part, Part::Python(_));
+        merged.parts.iter().filter(is_python).count()
+    };
+    ensure!(pythons(part) == pythons(whole), "Python frames are lost");
+    Ok(())
+}
+
 fn check(python: &Python) -> Result<()> {
     let parked = Parked::start(python, "native_border.py", &[])?;
     let account: Account = serde_json::from_str(&parked.line).context(parked.line.clone())?;
     let mut look = Look::at(parked.pid().parse()?)?;
     for (tid, expected) in &account.threads {
-        let stack = look.stack(Tid(*tid))?;
-        println!(
-            "{} {expected:?}\n   {:?} {:?} {:?}\n   {:?}",
-            python.label, stack.merged.rung, stack.merged.why, stack.end, stack.frames
-        );
+        let whole = look.stack(Tid(*tid), MAX_STANDING_STACK)?;
+        let told = || format!("{expected:?}: {:#?}", whole.frames);
+        is_as_it_says(&whole, expected).with_context(told)?;
+        for bytes in (0..24).map(|step| step * 700) {
+            let part = look.stack(Tid(*tid), bytes)?;
+            is_part_of(&part.merged, &whole.merged).with_context(told)?;
+        }
     }
     Ok(())
 }

@@ -100,7 +100,9 @@ mod tests {
 
     #[test]
     fn jumps_are_found_with_their_targets() {
-        let code = [0x90, 0xe9, 0x0b, 0, 0, 0, 0x0f, 0x84, 0xfa, 0xff, 0xff, 0xff];
+        let code = [
+            0x90, 0xe9, 0x0b, 0, 0, 0, 0x0f, 0x84, 0xfa, 0xff, 0xff, 0xff,
+        ];
         let found: Vec<_> = jumps(&code).collect();
         assert_eq!(found, [(1, 0x10), (6, 0)]);
         assert_eq!(jumps(&[0xe9, 1, 2]).count(), 0);

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry, LittleEndian,
-    UnwindContext, UnwindSection, UnwindTable, X86_64,
+    RegisterRule, UnwindContext, UnwindSection, UnwindTable, X86_64,
 };
 use object::elf::{EM_X86_64, FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_LOAD, ProgramHeader64};
 use object::pod;
@@ -254,6 +254,22 @@ impl Image {
                         }
                         CfaRule::Expression(_) => None,
                     };
+                }
+            }
+            None
+        })
+    }
+
+    /// How far below its end the frame at an address has saved its lowest register.
+    pub(super) fn lowest_saved(&self, vaddr: u64) -> Option<u64> {
+        self.with_rows(vaddr, |_, rows| {
+            while let Ok(Some(row)) = rows.next_row() {
+                if row.contains(vaddr) {
+                    let below = row.registers().filter_map(|(_, rule)| match rule {
+                        RegisterRule::Offset(offset) => offset.checked_neg()?.try_into().ok(),
+                        _ => None,
+                    });
+                    return below.max();
                 }
             }
             None

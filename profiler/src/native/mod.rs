@@ -11,6 +11,7 @@ mod evaluator;
 mod image;
 mod modules;
 mod names;
+mod prologue;
 mod registers;
 mod standing;
 mod unwind;

@@ -102,6 +102,11 @@ const MACHINERY: &[Name] = &[
     Is("trace_call_function"),
     Is("callmethod"),
     // To functions written in C, and to methods.
+    Begins("_Py_BuiltinCall"),
+    Begins("_Py_CallBuiltin"),
+    Begins("_PyCallMethodDescriptor"),
+    Begins("_Py_VectorCall"),
+    Begins("_PyForIter_VirtualIteratorNext"),
     Begins("cfunction_vectorcall_"),
     Begins("cfunction_call"),
     Begins("cfunction_enter_call"),
@@ -255,9 +260,7 @@ pub struct NativeEntry {
 /// What the interpreter's image is, its evaluator tells: so code without a name is known for the
 /// interpreter's, and, right above an evaluator that tail-calls its instructions, for one of them.
 #[must_use]
-pub fn entries<'a>(
-    chain: impl IntoIterator<Item = (&'a [NativeFrame], bool)>,
-) -> Vec<NativeEntry> {
+pub fn entries<'a>(chain: impl IntoIterator<Item = (&'a [NativeFrame], bool)>) -> Vec<NativeEntry> {
     let chain: Vec<(&[NativeFrame], bool)> = chain.into_iter().collect();
     let owns = roles(&chain);
     let mut entries = Vec::with_capacity(chain.len());
@@ -295,8 +298,12 @@ fn roles(chain: &[(&[NativeFrame], bool)]) -> Vec<Role> {
             && is_here
         {
             let above_evaluator = roles.get(index + 1) == Some(&Role::Evaluator);
+            let below = index.checked_sub(1).map(|below| roles[below]);
             roles[index] = if is_tail_calling && above_evaluator {
                 Role::Piece
+            } else if below == Some(Role::Evaluator) && !piece {
+                // All that enter the evaluator are machinery.
+                Role::Machinery
             } else {
                 Role::Nameless {
                     home: Home::Interpreter,
