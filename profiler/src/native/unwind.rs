@@ -26,6 +26,9 @@ const MAX_REMEMBERED: usize = 1 << 16;
 /// there. (0 would mean the end of the stack to it.)
 const UNKNOWN: u64 = 1;
 
+/// Where no stack is: the first page, and the kernel's half.
+const LOWEST_STACK: u64 = 4096;
+const HIGHEST_STACK: u64 = 1 << 62;
 /// `rbp`, as unwind information numbers it.
 const X86_64_RBP: u16 = 6;
 
@@ -132,6 +135,10 @@ impl Unwinder {
         let before = *regs;
         let addr = RemoteAddr(at.address_for_lookup());
         let end = match code {
+            // framehop reckons around the stack pointer; no stack is at either end of memory.
+            Code::Covered if !(LOWEST_STACK..HIGHEST_STACK).contains(&before.sp()) => {
+                UnwindEnd::Damaged(addr)
+            }
             Code::Covered => {
                 let mut read = |addr| stack.word(addr).ok_or(());
                 let hopped = self.hop.unwind_frame(at, regs, &mut self.rules, &mut read);

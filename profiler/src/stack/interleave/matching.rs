@@ -176,6 +176,11 @@ impl Evaluators {
 }
 
 impl Matched {
+    /// The evaluators that have their run.
+    pub(super) fn evaluators(&self) -> impl Iterator<Item = usize> {
+        self.evaluators.iter().flatten().copied()
+    }
+
     /// From the leaf on, as far as there is only one way.
     fn from_leaf(&mut self, stack: &Evaluators, leaf_evaluator: Option<usize>) {
         let known = leaf_evaluator.and_then(|leaf| stack.place(leaf));
