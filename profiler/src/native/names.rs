@@ -99,9 +99,9 @@ pub enum Detail {
 /// What an image is known by while it is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    InImage(usize, u64),
-    InProcess(Pid, u64),
-    InKernel(u64),
+    Image(usize, u64),
+    Process(Pid, u64),
+    Kernel(u64),
 }
 
 /// Names from ELF symbols, debug information, perf maps, the vdso and the kernel.
@@ -155,16 +155,17 @@ impl LiveSymbols {
         if let Some(names) = self.names.remove(&pid) {
             self.kept = self.kept.saturating_sub(names.len());
         }
-        let is_its = |key: &Key| matches!(key, Key::InProcess(of, _) if *of == pid);
+        let is_its = |key: &Key| matches!(key, Key::Process(of, _) if *of == pid);
         self.frames.retain(|key, _| !is_its(key));
     }
 
     /// What is at an address of the kernel; one frame, as a rule.
     pub fn kernel(&mut self, addr: RemoteAddr) -> Arc<[NativeFrame]> {
-        self.remembered(Key::InKernel(addr.0), |symbols| {
-            let mut kernel = Kernel::default();
-            kernel.debug_syms = false;
-            let source = Source::Kernel(kernel);
+        self.remembered(Key::Kernel(addr.0), |symbols| {
+            let source = Source::Kernel(Kernel {
+                debug_syms: false,
+                ..Kernel::default()
+            });
             symbols.look_up(
                 &source,
                 Input::AbsAddr(addr.0),
@@ -359,12 +360,12 @@ impl Symbols for LiveSymbols {
     fn frames(&mut self, pid: Pid, addr: RemoteAddr, place: Option<&Place>) -> Arc<[NativeFrame]> {
         let image = place.and_then(|place| Some((place.image.as_ref()?, place.vaddr)));
         let Some((image, vaddr)) = image else {
-            return self.remembered(Key::InProcess(pid, addr.0), |symbols| {
+            return self.remembered(Key::Process(pid, addr.0), |symbols| {
                 symbols.of_process(pid, addr)
             });
         };
         let id = Arc::as_ptr(image) as usize;
-        let key = Key::InImage(id, vaddr);
+        let key = Key::Image(id, vaddr);
         if let Some(known) = self.frames.get(&key) {
             return Arc::clone(known);
         }
