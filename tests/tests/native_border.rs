@@ -248,7 +248,7 @@ fn is_as_it_says(stack: &Stack, expected: &[String]) -> Result<()> {
         match name.strip_prefix("C ") {
             None => {
                 let left = gap.iter().filter(|frame| is_named(frame)).count();
-                let is_unexpected = after && left > 0 && gap.iter().all(|frame| is_named(frame));
+                let is_unexpected = after && left > 0 && gap.iter().all(is_named);
                 ensure!(!is_unexpected, "above `{name}`: {gap:?}");
                 gap = gaps.next().unwrap_or_default();
                 after = true;
@@ -258,7 +258,7 @@ fn is_as_it_says(stack: &Stack, expected: &[String]) -> Result<()> {
                     matches!(frame, Shown::Native(own, _)
                         if own.is_empty() || names.split(' ').any(|name| own.starts_with(name)))
                 };
-                let at = gap.iter().position(|frame| fits(frame));
+                let at = gap.iter().position(fits);
                 if at.is_none() && is_stripped && gap.is_empty() {
                     continue;
                 }
