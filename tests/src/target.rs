@@ -73,6 +73,10 @@ const SCRIPTS: &[(&str, &str)] = &[
         include_str!("../targets/named_after_work.py"),
     ),
     ("origin.py", include_str!("../targets/origin.py")),
+    (
+        "native_border.py",
+        include_str!("../targets/native_border.py"),
+    ),
     ("short_calls.py", include_str!("../targets/short_calls.py")),
     ("sleepers.py", include_str!("../targets/sleepers.py")),
     ("short_turns.py", include_str!("../targets/short_turns.py")),

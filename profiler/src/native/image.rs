@@ -6,12 +6,13 @@
 //! open, so that it can still be named when the process is over.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, UnwindContext,
-    UnwindSection, X86_64,
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry, LittleEndian,
+    RegisterRule, UnwindContext, UnwindSection, UnwindTable, X86_64,
 };
 use object::elf::{EM_X86_64, FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_LOAD, ProgramHeader64};
 use object::pod;
@@ -68,6 +69,17 @@ pub(super) enum Cover {
     /// Nothing is known of the code there.
     Nothing,
 }
+
+/// Code that has unwind information in common: a function, or a piece of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) range: Range<u64>,
+    /// It begins in the middle of a frame.
+    pub(super) is_piece: bool,
+}
+
+type Slice<'a> = EndianSlice<'a, LittleEndian>;
+type Fde<'a> = FrameDescriptionEntry<Slice<'a>>;
 
 /// A program or library.
 #[derive(Debug)]
@@ -203,10 +215,72 @@ impl Image {
 
     /// What the unwind information knows of the code at one of the file's own addresses.
     pub(super) fn cover(&self, vaddr: u64) -> Cover {
-        self.function(vaddr).unwrap_or(Cover::Nothing)
+        match self.span(vaddr) {
+            None => Cover::Nothing,
+            Some(span) if span.is_piece => Cover::Piece,
+            Some(_) => Cover::Function,
+        }
     }
 
-    fn function(&self, vaddr: u64) -> Option<Cover> {
+    /// The code around an address that has unwind information in common.
+    pub(super) fn span(&self, vaddr: u64) -> Option<Span> {
+        self.with_rows(vaddr, |fde, rows| {
+            let is_piece = match rows.next_row() {
+                Ok(Some(row)) => match row.cfa() {
+                    CfaRule::RegisterAndOffset { register, offset } => {
+                        *register != X86_64::RSP || *offset != 8
+                    }
+                    // The entries of a procedure linkage table are written as one function.
+                    CfaRule::Expression(_) => false,
+                },
+                _ => return None,
+            };
+            let start = fde.initial_address();
+            Some(Span {
+                range: start..start.checked_add(fde.len())?,
+                is_piece,
+            })
+        })
+    }
+
+    /// The form of the frame at an address: from which register its end is counted, and how far.
+    pub(super) fn frame_form(&self, vaddr: u64) -> Option<(u16, i64)> {
+        self.with_rows(vaddr, |_, rows| {
+            while let Ok(Some(row)) = rows.next_row() {
+                if row.contains(vaddr) {
+                    return match row.cfa() {
+                        CfaRule::RegisterAndOffset { register, offset } => {
+                            Some((register.0, *offset))
+                        }
+                        CfaRule::Expression(_) => None,
+                    };
+                }
+            }
+            None
+        })
+    }
+
+    /// How far below its end the frame at an address has saved its lowest register.
+    pub(super) fn lowest_saved(&self, vaddr: u64) -> Option<u64> {
+        self.with_rows(vaddr, |_, rows| {
+            while let Ok(Some(row)) = rows.next_row() {
+                if row.contains(vaddr) {
+                    let below = row.registers().filter_map(|(_, rule)| match rule {
+                        RegisterRule::Offset(offset) => offset.checked_neg()?.try_into().ok(),
+                        _ => None,
+                    });
+                    return below.max();
+                }
+            }
+            None
+        })
+    }
+
+    fn with_rows<T>(
+        &self,
+        vaddr: u64,
+        read: impl FnOnce(&Fde<'_>, &mut UnwindTable<'_, '_, Slice<'_>>) -> Option<T>,
+    ) -> Option<T> {
         let sections = self.unwind.as_ref()?;
         let bases = BaseAddresses::default()
             .set_eh_frame_hdr(sections.table.vaddr)
@@ -218,30 +292,23 @@ impl Image {
         let mut frames = EhFrame::new(&sections.frames.bytes, LittleEndian);
         frames.set_address_size(8);
         let fde = table
-            .fde_for_address(
-                &frames,
-                &bases,
-                vaddr,
-                EhFrame::<EndianSlice<'_, _>>::cie_from_offset,
-            )
+            .fde_for_address(&frames, &bases, vaddr, EhFrame::cie_from_offset)
             .ok()?;
         let mut context = UnwindContext::new();
-        let mut first_rows = fde.rows(&frames, &bases, &mut context).ok()?;
-        let is_piece = match first_rows.next_row() {
-            Ok(Some(row)) => match row.cfa() {
-                CfaRule::RegisterAndOffset { register, offset } => {
-                    *register != X86_64::RSP || *offset != 8
-                }
-                // The entries of a procedure linkage table are written as one function.
-                CfaRule::Expression(_) => false,
-            },
-            _ => return None,
-        };
-        Some(if is_piece {
-            Cover::Piece
-        } else {
-            Cover::Function
-        })
+        let mut rows = fde.rows(&frames, &bases, &mut context).ok()?;
+        read(&fde, &mut rows)
+    }
+
+    /// `count` bytes of code at one of the file's own addresses.
+    pub(super) fn code(&self, vaddr: u64, count: u64) -> Option<Vec<u8>> {
+        let file = self.file.as_ref()?;
+        let segment = self.segment_of(vaddr)?;
+        let into = vaddr - segment.vaddr;
+        if into.checked_add(count)? > segment.bytes {
+            return None;
+        }
+        let offset = segment.offset.checked_add(into)?;
+        Bytes::File(file).read(offset, 0, usize::try_from(count).ok()?)
     }
 
     /// The file's name without its folders.

@@ -7,9 +7,11 @@
 //! Python's and where they belong between (see [`crate::stack`]).
 
 mod end;
+mod evaluator;
 mod image;
 mod modules;
 mod names;
+mod prologue;
 mod registers;
 mod standing;
 mod unwind;

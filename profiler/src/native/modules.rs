@@ -241,7 +241,7 @@ impl Modules {
             (other.dev, other.inode, other.offset) == (mapping.dev, mapping.inode, 0)
                 && other.start <= mapping.start
         };
-        maps.iter().filter(is_first).last().map(|first| first.start)
+        maps.iter().rfind(is_first).map(|first| first.start)
     }
 
     fn of_vdso(&mut self, target: &Target<'_>, mapping: &Mapping) -> Option<Arc<Image>> {

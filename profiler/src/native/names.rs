@@ -14,6 +14,7 @@ use blazesym::symbolize::{
 };
 use rustc_hash::FxHashMap;
 
+use super::evaluator::{EVALUATOR, Evaluator};
 use super::image::Image;
 use super::modules::Place;
 use crate::words::{Pid, RemoteAddr};
@@ -98,9 +99,9 @@ pub enum Detail {
 /// What an image is known by while it is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    InImage(usize, u64),
-    InProcess(Pid, u64),
-    InKernel(u64),
+    Image(usize, u64),
+    Process(Pid, u64),
+    Kernel(u64),
 }
 
 /// Names from ELF symbols, debug information, perf maps, the vdso and the kernel.
@@ -111,6 +112,7 @@ pub struct LiveSymbols {
     frames: FxHashMap<Key, Arc<[NativeFrame]>>,
     /// Those whose addresses are in keys: an address is given to no other while it is held.
     held: FxHashMap<usize, Arc<Image>>,
+    evaluators: FxHashMap<usize, Option<Evaluator>>,
     kept: usize,
 }
 
@@ -143,6 +145,7 @@ impl LiveSymbols {
             names: FxHashMap::default(),
             frames: FxHashMap::default(),
             held: FxHashMap::default(),
+            evaluators: FxHashMap::default(),
             kept: 0,
         }
     }
@@ -152,16 +155,17 @@ impl LiveSymbols {
         if let Some(names) = self.names.remove(&pid) {
             self.kept = self.kept.saturating_sub(names.len());
         }
-        let is_its = |key: &Key| matches!(key, Key::InProcess(of, _) if *of == pid);
+        let is_its = |key: &Key| matches!(key, Key::Process(of, _) if *of == pid);
         self.frames.retain(|key, _| !is_its(key));
     }
 
     /// What is at an address of the kernel; one frame, as a rule.
     pub fn kernel(&mut self, addr: RemoteAddr) -> Arc<[NativeFrame]> {
-        self.remembered(Key::InKernel(addr.0), |symbols| {
-            let mut kernel = Kernel::default();
-            kernel.debug_syms = false;
-            let source = Source::Kernel(kernel);
+        self.remembered(Key::Kernel(addr.0), |symbols| {
+            let source = Source::Kernel(Kernel {
+                debug_syms: false,
+                ..Kernel::default()
+            });
             symbols.look_up(
                 &source,
                 Input::AbsAddr(addr.0),
@@ -183,6 +187,7 @@ impl LiveSymbols {
         if self.frames.len() >= MAX_NAMES {
             self.frames.clear();
             self.held.clear();
+            self.evaluators.clear();
         }
         let found: Arc<[NativeFrame]> = find(self).into();
         self.frames.insert(key, Arc::clone(&found));
@@ -245,6 +250,9 @@ impl LiveSymbols {
         why_not: impl FnOnce() -> &'static str,
     ) -> Vec<NativeFrame> {
         match self.symbolizer.symbolize_single(source, input) {
+            Ok(Symbolized::Sym(symbol)) if symbol.name.is_empty() => {
+                vec![unknown(addr, module, "no symbol at the address")]
+            }
             Ok(Symbolized::Sym(symbol)) => frames_of(&symbol, module.map(|(name, _)| name)),
             Ok(Symbolized::Unknown(reason)) => vec![unknown(addr, module, word_of(reason))],
             Err(_) => vec![unknown(addr, module, why_not())],
@@ -301,6 +309,8 @@ fn frames_of(symbol: &Sym<'_>, module: Option<&Arc<str>>) -> Vec<NativeFrame> {
         .collect();
     let bytes = symbol.size.map(|size| size as u64);
     frames.push(frame(&symbol.name, symbol.code_info.as_deref(), bytes));
+    // A function that is inlined into a copy of itself under the same name is one.
+    frames.dedup_by(|later, first| later.function() == first.function());
     frames
 }
 
@@ -350,20 +360,57 @@ impl Symbols for LiveSymbols {
     fn frames(&mut self, pid: Pid, addr: RemoteAddr, place: Option<&Place>) -> Arc<[NativeFrame]> {
         let image = place.and_then(|place| Some((place.image.as_ref()?, place.vaddr)));
         let Some((image, vaddr)) = image else {
-            return self.remembered(Key::InProcess(pid, addr.0), |symbols| {
+            return self.remembered(Key::Process(pid, addr.0), |symbols| {
                 symbols.of_process(pid, addr)
             });
         };
         let id = Arc::as_ptr(image) as usize;
-        let found = self.remembered(Key::InImage(id, vaddr), |symbols| {
-            if image.is_vdso {
-                return symbols.of_vdso(image, vaddr, addr);
-            }
-            let of_file = symbols.of_image(image, vaddr, addr);
-            of_file.unwrap_or_else(|| symbols.of_process(pid, addr))
-        });
+        let key = Key::Image(id, vaddr);
+        if let Some(known) = self.frames.get(&key) {
+            return Arc::clone(known);
+        }
+        let mut found = if image.is_vdso {
+            self.of_vdso(image, vaddr, addr)
+        } else {
+            let of_file = self.of_image(image, vaddr, addr);
+            of_file.unwrap_or_else(|| self.of_process(pid, addr))
+        };
+        if let Some(own) = found.last_mut() {
+            let is_piece = place.is_some_and(Place::is_piece);
+            self.complete(image, vaddr, is_piece, own);
+        }
+        let found = self.remembered(key, |_| found);
         self.held.entry(id).or_insert_with(|| Arc::clone(image));
         found
+    }
+}
+
+impl LiveSymbols {
+    /// The evaluator's pieces have its name, and all of it is as long as all its pieces.
+    fn complete(&mut self, image: &Arc<Image>, vaddr: u64, is_piece: bool, own: &mut NativeFrame) {
+        let is_its = own
+            .function()
+            .is_some_and(|function| function.starts_with(EVALUATOR));
+        let may_be_its = is_piece && own.function().is_none();
+        if !is_its && !may_be_its {
+            return;
+        }
+        let id = Arc::as_ptr(image) as usize;
+        let find = || Evaluator::of(image);
+        let evaluator = self.evaluators.entry(id).or_insert_with(find);
+        self.held.entry(id).or_insert_with(|| Arc::clone(image));
+        let Some(evaluator) = evaluator else { return };
+        if may_be_its && evaluator.has(vaddr) {
+            *own = NativeFrame::Known {
+                function: EVALUATOR.into(),
+                module: Some(Arc::clone(image.name())),
+                file: None,
+                line: None,
+                bytes: Some(evaluator.bytes),
+            };
+        } else if is_its && let NativeFrame::Known { bytes, .. } = own {
+            *bytes = Some(evaluator.bytes);
+        }
     }
 }
 

@@ -72,7 +72,11 @@ impl Standstill {
                 bp: place.bp,
             };
             let end = unwinder.unwind(target, registers, stack, out);
-            if end != UnwindEnd::StackCopyEnded || !is_all || wanted >= most {
+            let wants_more = matches!(
+                end,
+                UnwindEnd::StackCopyEnded | UnwindEnd::UnknownRegister(_)
+            );
+            if !wants_more || !is_all || wanted >= most {
                 return end;
             }
             wanted = wanted.saturating_mul(4).min(most);

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use super::end::{Found, UnwindEnd};
 use super::image::{Cover, Image, Images};
 use super::modules::{Met, Modules, Place, Target};
+use super::prologue;
 use super::registers::{Registers, StackCopy};
 use crate::words::RemoteAddr;
 
@@ -24,6 +25,12 @@ const MAX_REMEMBERED: usize = 1 << 16;
 /// Stands in framehop's registers for a frame pointer that is not known: nothing can be read
 /// there. (0 would mean the end of the stack to it.)
 const UNKNOWN: u64 = 1;
+
+/// Where no stack is: the first page, and the kernel's half.
+const LOWEST_STACK: u64 = 4096;
+const HIGHEST_STACK: u64 = 1 << 62;
+/// `rbp`, as unwind information numbers it.
+const X86_64_RBP: u16 = 6;
 
 /// A frame of a native chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -128,6 +135,10 @@ impl Unwinder {
         let before = *regs;
         let addr = RemoteAddr(at.address_for_lookup());
         let end = match code {
+            // framehop reckons around the stack pointer; no stack is at either end of memory.
+            Code::Covered if !(LOWEST_STACK..HIGHEST_STACK).contains(&before.sp()) => {
+                UnwindEnd::Damaged(addr)
+            }
             Code::Covered => {
                 let mut read = |addr| stack.word(addr).ok_or(());
                 let hopped = self.hop.unwind_frame(at, regs, &mut self.rules, &mut read);
@@ -153,6 +164,9 @@ impl Unwinder {
             Code::Bare | Code::None => UnwindEnd::NoUnwindInfo(addr),
         };
         *regs = before;
+        if matches!(end, UnwindEnd::UnknownRegister(_)) {
+            self.find_frame_pointer(target, addr, regs, stack);
+        }
         match self.by_frame_pointer(target, regs, stack) {
             Some(caller) => Ok((caller, Found::FramePointer)),
             None => Err(end),
@@ -198,6 +212,50 @@ impl Unwinder {
         let caller = self.proven(target, regs, &after, caller).ok()?;
         *regs = after;
         Some(caller)
+    }
+
+    /// The frame pointer of a function that keeps one, where only one place proves itself: it
+    /// holds a caller's that is further up, and above it is where a call comes back to.
+    fn find_frame_pointer(
+        &mut self,
+        target: &Target<'_>,
+        addr: RemoteAddr,
+        regs: &mut UnwindRegsX86_64,
+        stack: StackCopy<'_>,
+    ) {
+        let Some(ends) = self.frame_ends(target, addr) else {
+            return;
+        };
+        let proves = |bytes: &u64| {
+            let bp = regs.sp().checked_add(bytes.checked_sub(16)?)?;
+            let (next, caller) = (stack.word(bp)?, stack.word(bp.checked_add(8)?)?);
+            let mut before = [0; 8];
+            let from = RemoteAddr(caller.checked_sub(8)?);
+            let leads_up = next > bp && next < stack.end() && next.is_multiple_of(8);
+            let is_call = leads_up
+                && target.memory.read(from, &mut before).is_ok()
+                && prologue::follows_call(before);
+            is_call.then_some(bp)
+        };
+        let mut places = ends.iter().filter_map(proves);
+        if let (Some(bp), None) = (places.next(), places.next()) {
+            regs.set_bp(bp);
+        }
+    }
+
+    fn frame_ends(&self, target: &Target<'_>, addr: RemoteAddr) -> Option<Vec<u64>> {
+        let place = self.modules.place(addr)?;
+        let image = place.image?;
+        if image.frame_form(place.vaddr)? != (X86_64_RBP, 16) {
+            return None;
+        }
+        let into = place
+            .vaddr
+            .checked_sub(image.span(place.vaddr)?.range.start)?;
+        let mut code = vec![0; prologue::BEGINNING.min(usize::try_from(into).ok()?)];
+        let start = RemoteAddr(addr.0.checked_sub(into)?);
+        target.memory.read(start, &mut code).ok()?;
+        Some(prologue::ends(&code, image.lowest_saved(place.vaddr)?))
     }
 
     fn code(&mut self, target: &Target<'_>, addr: RemoteAddr) -> Code {

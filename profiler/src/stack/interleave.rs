@@ -15,12 +15,12 @@ mod roles;
 
 use std::fmt;
 
-pub use roles::{Home, Role, roles};
+pub use roles::{Home, NativeEntry, Role, entries};
 
 /// A native chain, leaf first.
 #[derive(Clone, Copy, Debug)]
 pub struct NativeChain<'a> {
-    /// What each frame is.
+    /// What each frame is; see [`entries`].
     pub roles: &'a [Role],
     /// The last one is the thread's first function: the chain is whole.
     pub is_whole: bool,
@@ -161,8 +161,16 @@ pub fn interleave(native: &NativeChain<'_>, python: &PythonChain<'_>) -> Merged 
             why: (!native.is_whole).then_some(Why::Ended),
         };
     }
-    let shown = fold::shown(native.roles);
+    let mut shown = fold::shown(native.roles);
     let matched = matching::matched(native, python, &shown);
+    // A piece without a name that was found to be an evaluator folds what an evaluator does.
+    let mut roles = native.roles.to_vec();
+    for at in matched.evaluators() {
+        roles[at] = Role::Evaluator;
+    }
+    if roles != native.roles {
+        shown = fold::shown(&roles);
+    }
     let parts = matched.parts(native.roles.len(), &shown);
     let has_native = parts.iter().any(|part| matches!(part, Part::Native(_)));
     let rung = match matched.why {

@@ -59,6 +59,10 @@ fn fold_start(roles: &[Role], shown: &mut [bool], outermost: usize) {
         from = below;
     }
     shown[from..].fill(false);
+    // And from the evaluator on, where a program has the interpreter's start inside its own.
+    let own = |role: &&Role| matches!(role, Role::Start | Role::Machinery);
+    let started = roles[below..].iter().take_while(own).count();
+    shown[below..below + started].fill(false);
 }
 
 /// All of a chain of a thread that runs no Python; evaluators too, for nothing stands for them.

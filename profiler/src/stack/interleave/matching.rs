@@ -48,7 +48,7 @@ pub(super) fn matched(
             }
             Err(why) => {
                 matched.why = Some(why);
-                matched.from_leaf(&stack, native.leaf_evaluator);
+                matched.match_leaf(&stack, native.leaf_evaluator);
             }
         }
         return matched;
@@ -58,7 +58,7 @@ pub(super) fn matched(
     } else {
         Why::PythonMissing
     });
-    matched.from_leaf(&stack, native.leaf_evaluator);
+    matched.match_leaf(&stack, native.leaf_evaluator);
     if is_all && matched.leaf == matched.runs.len() {
         matched.why = None;
         matched.has_root = true;
@@ -67,7 +67,7 @@ pub(super) fn matched(
         && python.is_whole
         && let Some(first) = behind_gap
     {
-        matched.from_root(&stack, first);
+        matched.match_root(&stack, first);
         matched.has_root = matched.evaluators.last().is_some_and(Option::is_some);
     }
     matched
@@ -176,8 +176,13 @@ impl Evaluators {
 }
 
 impl Matched {
+    /// The evaluators that have their run.
+    pub(super) fn evaluators(&self) -> impl Iterator<Item = usize> {
+        self.evaluators.iter().flatten().copied()
+    }
+
     /// From the leaf on, as far as there is only one way.
-    fn from_leaf(&mut self, stack: &Evaluators, leaf_evaluator: Option<usize>) {
+    fn match_leaf(&mut self, stack: &Evaluators, leaf_evaluator: Option<usize>) {
         let known = leaf_evaluator.and_then(|leaf| stack.place(leaf));
         if known.is_none() && stack.leaf_may_be_empty {
             self.why = Some(Why::MayBeEntering);
@@ -206,7 +211,7 @@ impl Matched {
     }
 
     /// From the root on, down to the frames that are missing.
-    fn from_root(&mut self, stack: &Evaluators, first: usize) {
+    fn match_root(&mut self, stack: &Evaluators, first: usize) {
         let innermost = self.evaluators.iter().flatten().copied().max();
         let piece = stack.may_be_one.last().copied();
         let runs = (first..self.runs.len()).rev();

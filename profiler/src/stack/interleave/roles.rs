@@ -102,6 +102,11 @@ const MACHINERY: &[Name] = &[
     Is("trace_call_function"),
     Is("callmethod"),
     // To functions written in C, and to methods.
+    Begins("_Py_BuiltinCall"),
+    Begins("_Py_CallBuiltin"),
+    Begins("_PyCallMethodDescriptor"),
+    Begins("_Py_VectorCall"),
+    Begins("_PyForIter_VirtualIteratorNext"),
     Begins("cfunction_vectorcall_"),
     Begins("cfunction_call"),
     Begins("cfunction_enter_call"),
@@ -190,6 +195,20 @@ impl Role {
         }
     }
 
+    /// The role of a function that was inlined into another one.
+    fn of_inlined(frame: &NativeFrame, own: Self) -> Self {
+        let role = Self::of(std::slice::from_ref(frame), false);
+        match (own, role) {
+            (_, Self::Clears) => role,
+            (Self::Evaluator | Self::Piece, _) => Self::Piece,
+            (Self::Machinery | Self::Clears, _) => Self::Machinery,
+            (Self::Start, _) => Self::Start,
+            // An evaluator that is inlined is entered by no call that could be counted.
+            (_, Self::Evaluator) => Self::Other,
+            _ => role,
+        }
+    }
+
     fn of_function(function: &str, module: Option<&str>) -> Self {
         // A version of a symbol, `@@GLIBC_2.34`, is no part of the function's name.
         let function = function.split('@').next().unwrap_or(function);
@@ -224,12 +243,44 @@ fn base(function: &str) -> &str {
     }
 }
 
-/// The roles of a whole chain, leaf first. What the interpreter's image is, its evaluator tells:
-/// so code without a name is known for the interpreter's, and, right above an evaluator that
-/// tail-calls its instructions, for one of them.
+/// A frame of a native chain: one of the functions at one of its addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NativeEntry {
+    /// The address, by its index in the chain.
+    pub address: usize,
+    /// The function, by its index among those at the address.
+    pub function: usize,
+    /// What it is.
+    pub role: Role,
+}
+
+/// All functions of a whole chain, leaf first, those that were inlined too. A chain's address comes
+/// with what is there, and whether that is a piece of a function that is elsewhere.
+///
+/// What the interpreter's image is, its evaluator tells: so code without a name is known for the
+/// interpreter's, and, right above an evaluator that tail-calls its instructions, for one of them.
 #[must_use]
-pub fn roles<'a>(chain: impl IntoIterator<Item = (&'a [NativeFrame], bool)>) -> Vec<Role> {
+pub fn entries<'a>(chain: impl IntoIterator<Item = (&'a [NativeFrame], bool)>) -> Vec<NativeEntry> {
     let chain: Vec<(&[NativeFrame], bool)> = chain.into_iter().collect();
+    let owns = roles(&chain);
+    let mut entries = Vec::with_capacity(chain.len());
+    for (address, ((frames, _), own)) in chain.iter().zip(owns).enumerate() {
+        let inlined = frames.len().saturating_sub(1);
+        entries.extend((0..inlined).map(|function| NativeEntry {
+            address,
+            function,
+            role: Role::of_inlined(&frames[function], own),
+        }));
+        entries.push(NativeEntry {
+            address,
+            function: inlined,
+            role: own,
+        });
+    }
+    entries
+}
+
+fn roles(chain: &[(&[NativeFrame], bool)]) -> Vec<Role> {
     let mut roles: Vec<Role> = chain
         .iter()
         .map(|(frames, piece)| Role::of(frames, *piece))
@@ -247,8 +298,12 @@ pub fn roles<'a>(chain: impl IntoIterator<Item = (&'a [NativeFrame], bool)>) -> 
             && is_here
         {
             let above_evaluator = roles.get(index + 1) == Some(&Role::Evaluator);
+            let below = index.checked_sub(1).map(|below| roles[below]);
             roles[index] = if is_tail_calling && above_evaluator {
                 Role::Piece
+            } else if below == Some(Role::Evaluator) && !piece {
+                // All that enter the evaluator are machinery.
+                Role::Machinery
             } else {
                 Role::Nameless {
                     home: Home::Interpreter,
