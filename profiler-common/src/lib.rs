@@ -17,6 +17,7 @@
 
 pub mod account;
 pub mod block;
+pub mod first;
 pub mod loss;
 pub mod offsets;
 pub mod plan;

@@ -8,8 +8,8 @@ use profiler::assembler::Assembler;
 use profiler::wire::{self, Event, ExitStatus, Times, WireError};
 use profiler::words::{DurationNs, MonotonicNs, Pid, Tid};
 use profiler_common::record::{
-    KIND_EXEC, KIND_EXIT, KIND_FORK, KIND_GONE, KIND_SAMPLE, LIFE_LAST, LIFE_REPLACED, LifeRecord,
-    RecordHead, SampleRecord,
+    KIND_EXEC, KIND_EXIT, KIND_FORK, KIND_GONE, KIND_SAMPLE, KIND_STACK, LIFE_LAST, LIFE_REPLACED,
+    LifeRecord, RecordHead, SampleRecord, StackRecord,
 };
 use profiler_common::walk::RawFrame;
 use proptest::prelude::*;
@@ -52,6 +52,17 @@ fn tick(time: u64, tid: u32, frames: u32) -> Bytes {
     record(KIND_SAMPLE, time, tid, &rest)
 }
 
+/// A native stack: frames of the kernel, and words of the user's.
+fn stack(time: u64, tid: u32, kernel: u32, words: u32) -> Bytes {
+    let fixed = (size_of::<StackRecord>() - size_of::<RecordHead>()) / 4;
+    let mut rest = vec![0; fixed];
+    let at = |field| (field - size_of::<RecordHead>()) / 4;
+    rest[at(std::mem::offset_of!(StackRecord, kernel_frames))] = kernel;
+    rest[at(std::mem::offset_of!(StackRecord, stack_bytes))] = words * 8;
+    rest.extend((0..kernel + words).flat_map(|word| [word, 0]));
+    record(KIND_STACK, time, tid, &rest)
+}
+
 /// Plays records, a batch after the other, each with the time at which it is looked at; what
 /// comes out, with the batch in which it does.
 fn play(batches: &[(u64, Vec<Bytes>)]) -> (Vec<(usize, Event)>, Vec<WireError>) {
@@ -74,6 +85,14 @@ fn play(batches: &[(u64, Vec<Bytes>)]) -> (Vec<(usize, Event)>, Vec<WireError>) 
 fn short(event: &Event) -> String {
     match event {
         Event::Tick(tick) => format!("tick {} {}", tick.tid, tick.frame_count()),
+        Event::Stack(stack) => {
+            format!(
+                "stack {} {} of {}",
+                stack.tid,
+                stack.kernel().count(),
+                stack.stack().len()
+            )
+        }
         Event::Fork { tid, .. } => format!("fork {tid}"),
         Event::Exec { pid, .. } => format!("exec {pid}"),
         Event::Exit { tid, last, .. } => format!("{} {tid}", if *last { "gone" } else { "exit" }),
@@ -85,6 +104,25 @@ fn check(batches: &[(u64, Vec<Bytes>)], expected: &[&str]) {
     let told: Vec<String> = events.iter().map(|(_, event)| short(event)).collect();
     assert_eq!(told, expected);
     assert_eq!(errors, []);
+}
+
+#[test]
+fn a_native_stack_comes_before_its_tick_also_when_other_cpus_are_between() {
+    let log = vec![
+        stack(200, 101, 2, 3),
+        tick(100, 102, 1),
+        tick(200, 101, 1),
+        stack(300, 102, 0, 0),
+        tick(300, 102, 0),
+    ];
+    let expected = [
+        "tick 102 1",
+        "stack 101 2 of 24",
+        "tick 101 1",
+        "stack 102 0 of 0",
+        "tick 102 0",
+    ];
+    check(&[(SETTLED, log)], &expected);
 }
 
 #[test]

@@ -39,7 +39,8 @@ pub enum NativeFrame {
     Unknown {
         /// The address.
         addr: RemoteAddr,
-        /// The module, and the address as the module has it.
+        /// The module, and where in it the function begins, as the module has it; where that is not
+        /// known, the address itself.
         module: Option<(Arc<str>, u64)>,
         /// Why.
         reason: &'static str,
@@ -212,7 +213,9 @@ impl LiveSymbols {
         let file = image.file.as_ref()?;
         let mut elf = Elf::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
         elf.debug_syms = self.detail == Detail::Lines;
-        let module = Some((image.name(), vaddr));
+        // Where there is no name, the function goes by where it begins.
+        let begins = image.span(vaddr).map_or(vaddr, |span| span.range.start);
+        let module = Some((image.name(), begins));
         let source = Source::Elf(elf);
         Some(self.look_up(
             &source,

@@ -19,7 +19,7 @@ use crate::{
     pystack::Chain,
     stack::{
         Frame, FrameId, StackId,
-        interleave::{NativeChain, Part, PythonChain, Rung, Why, interleave, roles},
+        interleave::{NativeChain, Part, PythonChain, Role, Rung, Why, entries, interleave},
     },
     sys,
     wire::{NativeStack, Tick},
@@ -55,6 +55,10 @@ struct Known {
     evaluator: Option<usize>,
     end: UnwindEnd,
 }
+
+/// What tells one chain from another: its addresses, what is above them, and where the evaluator of
+/// the innermost Python frames is among them.
+type Key = (Box<[u64]>, Above, Option<usize>);
 
 /// What a stack is made of beside native frames.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +103,7 @@ pub(super) struct Natives {
     unwinder: Unwinder,
     standstill: Standstill,
     known: Vec<Known>,
-    by_frames: FxHashMap<(Box<[u64]>, Above, Option<usize>), NativeId>,
+    by_frames: FxHashMap<Key, NativeId>,
     joined: FxHashMap<(StackId, NativeId), Joined>,
     remembered: usize,
     ips: Vec<NativeIp>,
@@ -207,12 +211,16 @@ impl Natives {
             let frames = symbols.frames(pid, ip.addr, place.as_ref());
             named.push((frames, place.is_some_and(|place| place.is_piece())));
         }
-        let roles = roles(named.iter().map(|(frames, piece)| (&**frames, *piece)));
+        let entries = entries(named.iter().map(|(frames, piece)| (&**frames, *piece)));
+        let roles: Vec<Role> = entries.iter().map(|entry| entry.role).collect();
         let native = NativeChain {
             roles: &roles,
             is_whole: known.end.is_root(),
             by_frame_pointer: known.ips.iter().any(|ip| ip.found == Found::FramePointer),
-            leaf_evaluator: known.evaluator,
+            // The last of the functions at an address is the one whose code it is.
+            leaf_evaluator: known
+                .evaluator
+                .and_then(|address| entries.iter().rposition(|entry| entry.address == address)),
         };
         let into_c = base.chain.map_or_else(Vec::new, |chain| {
             let frames = chain.frames.iter();
@@ -239,9 +247,9 @@ impl Natives {
             &merged.parts,
             &mut stack,
             |index| {
-                let frames = named.get(index).map(|(frames, _)| Arc::clone(frames));
-                let frames = frames.iter().flat_map(|frames| frames.iter());
-                frames.map(|frame| builder.frame(frame.into())).collect()
+                let entry = entries.get(index)?;
+                let (frames, _) = named.get(entry.address)?;
+                Some(builder.frame(frames.get(entry.function)?.into()))
             },
         );
         let why = merged.why.map(|why| match why {
@@ -311,7 +319,7 @@ fn put_together(
     above: &[FrameId],
     parts: &[Part],
     stack: &mut Vec<FrameId>,
-    mut native: impl FnMut(usize) -> Vec<FrameId>,
+    mut native: impl FnMut(usize) -> Option<FrameId>,
 ) {
     let mut rest = of_base.iter().copied();
     if base.collecting {

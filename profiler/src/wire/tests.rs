@@ -1,5 +1,7 @@
 //! Records as the kernel sends them and as nobody should.
 
+use profiler_common::record::StackRecord;
+
 use super::*;
 
 fn record(kind: u32, bytes: u32, extra: &[(usize, u32)], length: usize) -> Bytes {
@@ -17,6 +19,8 @@ fn record(kind: u32, bytes: u32, extra: &[(usize, u32)], length: usize) -> Bytes
 fn what_is_no_record_is_a_typed_error() {
     let frames = at!(SampleRecord, frames);
     let generators = at!(SampleRecord, generators);
+    let kernel_frames = at!(StackRecord, kernel_frames);
+    let stack_bytes = at!(StackRecord, stack_bytes);
     let cases = [
         (Bytes::new(), WireError::TooShort(0)),
         (record(1, 24, &[], 24), WireError::TooShort(24)),
@@ -27,37 +31,53 @@ fn what_is_no_record_is_a_typed_error() {
         ),
         (record(9, 80, &[], 80), WireError::UnknownKind(9)),
         (
-            record(1, 136, &[(frames, 1)], 136),
+            record(1, 144, &[(frames, 1)], 144),
             WireError::LengthMismatch {
-                says: 152,
-                has: 136,
+                says: 160,
+                has: 144,
             },
         ),
         (
-            record(1, 136, &[(frames, u32::MAX)], 136),
+            record(1, 144, &[(frames, u32::MAX)], 144),
             WireError::TooManyFrames(u32::MAX),
         ),
         (
-            record(1, 152, &[(frames, 1), (generators, 1)], 152),
+            record(1, 160, &[(frames, 1), (generators, 1)], 160),
             WireError::LengthMismatch {
-                says: 168,
-                has: 152,
+                says: 176,
+                has: 160,
             },
         ),
         (
-            record(1, 168, &[(generators, 1)], 168),
+            record(1, 176, &[(generators, 1)], 176),
             WireError::LengthMismatch {
-                says: 152,
-                has: 168,
+                says: 160,
+                has: 176,
             },
         ),
         (
-            record(1, 136, &[(generators, 65)], 136),
+            record(1, 144, &[(generators, 65)], 144),
             WireError::TooManyGenerators(65),
         ),
         (
-            record(1, 136, &[(generators, u32::MAX)], 136),
+            record(1, 144, &[(generators, u32::MAX)], 144),
             WireError::TooManyGenerators(u32::MAX),
+        ),
+        (record(KIND_STACK, 56, &[], 56), WireError::TooShort(56)),
+        (
+            record(KIND_STACK, 64, &[(kernel_frames, 65)], 64),
+            WireError::TooManyFrames(65),
+        ),
+        (
+            record(KIND_STACK, 80, &[(kernel_frames, 1), (stack_bytes, 16)], 80),
+            WireError::LengthMismatch { says: 88, has: 80 },
+        ),
+        (
+            record(KIND_STACK, 64, &[(stack_bytes, u32::MAX)], 64),
+            WireError::LengthMismatch {
+                says: 64 + 16385,
+                has: 64,
+            },
         ),
     ];
     for (bytes, expected) in cases {
@@ -72,15 +92,15 @@ fn a_sample_keeps_its_frames() {
     let flags = at!(SampleRecord, flags);
     let bytes = record(
         KIND_SAMPLE,
-        168,
+        176,
         &[
             (frames, 2),
             (leaf, 7),
             (flags, FLAG_GIL_KNOWN | FLAG_GIL_HELD),
-            (136, 5),
-            (152, 6),
+            (144, 5),
+            (160, 6),
         ],
-        168,
+        176,
     );
     let Ok(Event::Tick(tick)) = decode(&bytes) else {
         panic!("no tick")
@@ -97,19 +117,19 @@ fn a_sample_keeps_its_frames() {
 fn a_sample_keeps_its_generators_apart_from_its_frames() {
     let bytes = record(
         KIND_SAMPLE,
-        184,
+        192,
         &[
             (at!(SampleRecord, frames), 1),
             (at!(SampleRecord, generators), 2),
             (at!(SampleRecord, generators_missing), 3),
             (at!(SampleRecord, root_frame), 0x7000),
-            (136, 5),
-            (152, 0x1000),
-            (160, 1),
-            (168, 0x2000),
-            (176, 4),
+            (144, 5),
+            (160, 0x1000),
+            (168, 1),
+            (176, 0x2000),
+            (184, 4),
         ],
-        184,
+        192,
     );
     let Ok(Event::Tick(tick)) = decode(&bytes) else {
         panic!("no tick")
