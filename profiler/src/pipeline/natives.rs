@@ -302,7 +302,7 @@ fn above(builder: &mut ProfileBuilder, symbols: &mut LiveSymbols, above: &Above)
             for addr in addrs {
                 for frame in symbols.kernel(*addr).iter() {
                     let words = frame.function().unwrap_or("[kernel]");
-                    ids.push(builder.frame(Frame::kernel(format!("{words} [k]"))));
+                    ids.push(builder.frame(Frame::kernel(words)));
                 }
             }
             ids

@@ -103,7 +103,8 @@ fn shares(view: &View<'_>, part: &Part<'_>) -> Vec<Share> {
 fn label(frame: &Frame, paths: &ShortPaths) -> String {
     let label = printable(&paths.label(frame)).into_owned();
     match frame.kind {
-        FrameKind::Kernel => label + " [kernel]",
+        // Where a system call stands for all of the kernel, the frame says so itself.
+        FrameKind::Kernel if !label.starts_with("[kernel]") => label + " [kernel]",
         _ => label,
     }
 }
