@@ -12,13 +12,13 @@ mod kill;
 mod measure;
 mod meter;
 mod moved;
-mod peers;
 mod report;
 mod shares;
 mod sleepers;
 mod slowdown;
 mod switches;
 mod tasks;
+mod tool;
 mod torn;
 mod wall;
 
