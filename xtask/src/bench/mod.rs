@@ -7,11 +7,13 @@
 mod aliasing;
 mod books;
 mod collects;
+mod compared;
 mod cost;
 mod kill;
 mod measure;
 mod meter;
 mod moved;
+mod peers;
 mod report;
 mod shares;
 mod sleepers;
@@ -39,7 +41,7 @@ pub(crate) struct Options {
     #[arg(long)]
     quick: bool,
     /// Only this bench: shares, torn, books, cost, slowdown, wall, sleepers, moved, switches,
-    /// tasks, collects, aliasing, kill (repeatable)
+    /// tasks, collects, aliasing, kill, peers (repeatable)
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Only interpreters of this minor version, such as 3.12 (repeatable)
@@ -90,6 +92,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("collects", collects::run),
     ("aliasing", aliasing::run),
     ("kill", kill::run),
+    ("peers", peers::run),
 ];
 
 pub(crate) fn run(options: &Options) -> Result<()> {

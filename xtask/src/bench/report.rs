@@ -1,6 +1,10 @@
 //! The figures: printed as they come, each beside its bound, and kept for JSON.
 
 use serde::Serialize;
+use tests::pythons::Python;
+
+use super::compared::{Comparison, Measure, Ran};
+use super::tool::Tool;
 
 /// The most, or the least, that a figure may be.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -37,6 +41,8 @@ struct Figure {
 pub(super) struct Report {
     figures: Vec<Figure>,
     failures: Vec<String>,
+    /// The tools beside each other, if they were compared.
+    pub(super) comparison: Comparison,
     #[serde(skip)]
     bench: String,
 }
@@ -69,6 +75,51 @@ impl Report {
     pub(super) fn failed(&mut self, error: &anyhow::Error) {
         println!("  could not be measured: {error:#}");
         self.failures.push(format!("{}: {error:#}", self.bench));
+    }
+
+    /// A round of one measure of one tool.
+    pub(super) fn compared(
+        &mut self,
+        measure: Measure,
+        workload: &str,
+        python: &Python,
+        tool: &str,
+        value: f64,
+    ) {
+        let case = format!("{} {workload}", python.series());
+        let figure = format!("{tool}: {}", measure.name());
+        let value_and_unit = format!("{:>12} {:<8}", number(value), measure.unit());
+        println!("  {case:<28} {figure:<62} {value_and_unit}");
+        self.comparison
+            .add(measure, workload, &python.series(), tool, value);
+    }
+
+    /// A tool that was tried on an interpreter.
+    pub(super) fn ran(&mut self, ran: Ran) {
+        if let Some(reason) = &ran.missing {
+            println!("  {} on {}: missing: {reason}", ran.tool, ran.python);
+        }
+        self.comparison.ran.push(ran);
+    }
+
+    /// A tool that failed on a program on which others are measured.
+    pub(super) fn beaten(
+        &mut self,
+        tool: Tool,
+        python: &Python,
+        workload: &str,
+        error: &anyhow::Error,
+    ) {
+        let line = format!(
+            "{} on {}, {workload}: {error:#}",
+            tool.name(),
+            python.series()
+        );
+        println!("  failed: {line}");
+        if tool.is_ours() {
+            self.failures.push(format!("{}: {line}", self.bench));
+        }
+        self.comparison.failures.push(line);
     }
 
     /// One figure, unless there is none: a spread of too few values.
@@ -133,7 +184,7 @@ impl Report {
 }
 
 /// As many digits as say something.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     match value.abs() {
         size if size != 0.0 && size < 10.0 => format!("{value:.4}"),
         size if size < 1000.0 => format!("{value:.1}"),

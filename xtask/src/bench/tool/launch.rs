@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ::tests::profiler::Running;
+use ::tests::pythons::Python;
 use anyhow::{Context, Result, bail, ensure};
 use nix::unistd::Pid;
-use tests::profiler::Running;
-use tests::pythons::Python;
 
 use super::{Tool, Watching};
 use crate::bench::measure;

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use ::tests::folded::{Folded, Stack};
 use anyhow::{Context, Result, bail, ensure};
-use tests::folded::{Folded, Stack};
 
 /// The stacks by their microseconds, and by their number.
 pub(super) fn stacks(bytes: &[u8]) -> Result<(Folded, Folded)> {

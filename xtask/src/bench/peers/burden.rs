@@ -1,0 +1,130 @@
+//! What the tools do to the target, and how soon they see it: counted work, a native loop that
+//! looks at the clock, and a function of its own name for each two milliseconds.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use nix::time::{ClockId, clock_gettime};
+use tests::target::Target;
+
+use super::{RATE, Stand, in_turn, number};
+use crate::bench::compared::Measure;
+use crate::bench::cost::BpfStats;
+use crate::bench::report::Report;
+use crate::bench::slowdown::calibrated;
+use crate::bench::tool::Tool;
+use crate::bench::{Setting, measure};
+
+/// The side on which nobody watches.
+pub(in crate::bench) const NOBODY: &str = "nobody";
+
+/// A usual rate, beside that of the other measures.
+const USUAL: u32 = 100;
+
+pub(super) fn run(setting: &Setting, stand: &Stand<'_>, report: &mut Report) {
+    for rate in [RATE, USUAL] {
+        if let Err(error) = slowdown(setting, stand, rate, report) {
+            report.failed(&error.context("slowdown"));
+        }
+    }
+    if let Err(error) = stolen(setting, stand, report) {
+        report.failed(&error.context("time stolen"));
+    }
+    in_turn(
+        &stand.tools,
+        setting.pick(3, 7),
+        |tool, _| match first_sample(stand, tool) {
+            Ok(ms) => report.compared(Measure::First, "start", stand.python, &tool.name(), ms),
+            Err(error) => report.beaten(tool, stand.python, "start", &error),
+        },
+    );
+}
+
+/// Nobody twice, as what the machine cannot tell apart, and each tool.
+fn sides(stand: &Stand<'_>) -> Vec<Option<Tool>> {
+    let tools = stand.tools.iter().copied().map(Some);
+    [None, None].into_iter().chain(tools).collect()
+}
+
+fn slowdown(setting: &Setting, stand: &Stand<'_>, rate: u32, report: &mut Report) -> Result<()> {
+    // Its clock on our programs would be ours to pay.
+    let _stats = BpfStats::switch(false)?;
+    let mut target = Target::start(stand.python, "count_work.py", &["20"])?;
+    let units = calibrated(&mut target, setting.pick(0.4, 1.0))?;
+    let sides = sides(stand);
+    let ratios = measure::ratios(&sides, setting.pick(4, 9), |side| {
+        let watching = match side {
+            Some(tool) => Some(tool.start(stand.python, target.pid(), rate)?),
+            None => None,
+        };
+        target.tell(&units)?;
+        let took = number(&target.expect("work")?, "wall_s")?;
+        if let Some(watching) = watching {
+            watching.stop()?;
+        }
+        Ok(took)
+    })?;
+    let workload = format!("work 20 deep, {rate} Hz");
+    for (side, ratios) in sides.iter().zip(&ratios).skip(1) {
+        let name = side.map_or(NOBODY.to_owned(), Tool::name);
+        for ratio in ratios {
+            let percent = 100.0 * (ratio - 1.0);
+            report.compared(Measure::Slowdown, &workload, stand.python, &name, percent);
+        }
+    }
+    Ok(())
+}
+
+/// The gaps that a native loop sees in its own time.
+fn stolen(setting: &Setting, stand: &Stand<'_>, report: &mut Report) -> Result<()> {
+    let _stats = BpfStats::switch(false)?;
+    let mut target = Target::start_gap_meter(stand.python)?;
+    let seconds = setting.pick("0.5", "2");
+    let mut gaps = |side: Option<Tool>| -> Result<f64> {
+        let watching = match side {
+            Some(tool) => Some(tool.start(stand.python, target.pid(), RATE)?),
+            None => None,
+        };
+        target.tell(seconds)?;
+        let gaps = target.expect("gaps")?;
+        if let Some(watching) = watching {
+            watching.stop()?;
+        }
+        let gone = number(&gaps, "short_ns")? + number(&gaps, "long_ns")?;
+        Ok(gone / 1e3 / (number(&gaps, "wall_ns")? / 1e9))
+    };
+    let sides = &sides(stand)[1..];
+    let mut failed = None;
+    in_turn(sides, setting.pick(3, 7), |side, _| {
+        let name = side.map_or(NOBODY.to_owned(), Tool::name);
+        match gaps(side) {
+            Ok(us) => report.compared(Measure::Stolen, "native loop", stand.python, &name, us),
+            Err(error) => failed = Some(error.context(name)),
+        }
+    });
+    failed.map_or(Ok(()), Err)
+}
+
+/// From the tool's start to the first phase that it has seen, in milliseconds.
+fn first_sample(stand: &Stand<'_>, tool: Tool) -> Result<f64> {
+    let mut target = Target::start(stand.python, "phases.py", &["4"])?;
+    let step_ns = number(target.ready(), "step_ns")?;
+    target.tell("go")?;
+    let begun = number(&target.expect("running")?, "begin_ns")?;
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC)?;
+    let launched = now.tv_sec() as f64 * 1e9 + now.tv_nsec() as f64;
+    let watching = tool.launch(stand.python, target.pid(), RATE)?;
+    // Some are loaded for longer than others.
+    measure::wait(1.5);
+    let taken = watching.stop()?;
+    let mut phases = BTreeMap::new();
+    for stack in &taken.folded.stacks {
+        let names = stack.frames.iter().map(|frame| tests::folded::name(frame));
+        let phase = names.filter_map(|name| name.strip_prefix("at_")?.parse::<u32>().ok());
+        phases.extend(phase.map(|phase| (phase, ())));
+    }
+    let (first, ()) = phases.first_key_value().context("it has seen none")?;
+    // The phase's middle is the best guess.
+    let seen = begun + (f64::from(*first) + 0.5) * step_ns;
+    Ok((seen - launched).max(0.0) / 1e6)
+}
