@@ -30,7 +30,10 @@ def own(name, seconds, piece=None):
                 if piece:
                     piece()
     clock = time.thread_time
-    function.__code__ = function.__code__.replace(co_name=name)
+    code = function.__code__.replace(co_name=name)
+    if hasattr(code, "co_qualname"):
+        code = code.replace(co_qualname=name)
+    function.__code__ = code
     return function
 
 

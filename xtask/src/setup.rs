@@ -52,7 +52,7 @@ const PROGRAMS: &[(&[&str], &[&str])] = &[
 const SID_PYTHONS: &[&str] = &["python3.13", "python3.14", "python3.15"];
 
 /// The peers: the program, its name and version on PyPI.
-const PEERS: &[(&str, &str)] = &[
+pub(crate) const PEERS: &[(&str, &str)] = &[
     ("py-spy", "py-spy==0.4.3"),
     ("austin", "austin-dist==4.0.0"),
 ];

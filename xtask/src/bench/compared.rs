@@ -14,6 +14,8 @@ pub(super) enum Measure {
     Error,
     /// Stacks that cannot be, of a million.
     Impossible,
+    /// Stacks that say that they are cut, percent.
+    Cut,
     /// Samples of those that were due, percent.
     Got,
     /// CPU milliseconds for 1,000 samples.
@@ -59,6 +61,9 @@ pub(super) struct Conditions {
     pub(super) memory_gb: f64,
     pub(super) kernel: String,
     pub(super) version: String,
+    /// The interpreters and peers, with their versions.
+    #[serde(default)]
+    pub(super) parties: Vec<String>,
     pub(super) quick: bool,
     /// Others' work on the machine as it began: the average of the last minute.
     pub(super) load: f64,
@@ -81,6 +86,7 @@ impl Measure {
         match self {
             Self::Error => "error of the shares",
             Self::Impossible => "impossible stacks",
+            Self::Cut => "stacks cut short",
             Self::Got => "samples got of those due",
             Self::Cpu => "CPU for 1,000 samples",
             Self::Memory => "peak memory",
@@ -95,7 +101,7 @@ impl Measure {
         match self {
             Self::Error => "points",
             Self::Impossible => "of 10⁶",
-            Self::Got | Self::Slowdown => "%",
+            Self::Cut | Self::Got | Self::Slowdown => "%",
             Self::Cpu | Self::First => "ms",
             Self::Memory => "MB",
             Self::Stolen => "µs/s",
@@ -161,6 +167,7 @@ impl Conditions {
             memory_gb: kilobytes * 1024.0 / 1e9,
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            parties: Vec::new(),
             quick,
             load: load.unwrap_or(0.0),
         }

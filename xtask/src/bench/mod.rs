@@ -13,6 +13,7 @@ mod kill;
 mod measure;
 mod meter;
 mod moved;
+mod page;
 mod peers;
 mod report;
 mod shares;
@@ -31,7 +32,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use nix::unistd::geteuid;
 use tests::pythons::{self, Python};
 
-use crate::{setup, test};
+use crate::{cache, setup, test};
 use report::Report;
 
 /// What was typed.
@@ -50,9 +51,21 @@ pub(crate) struct Options {
     /// Also write the figures as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Also write docs/benchmarks.md and its plots, from what the bench `peers` finds
+    #[arg(long)]
+    page: bool,
+    /// With --page: from the JSON of an earlier run; nothing is measured
+    #[arg(long, value_name = "FILE", requires = "page")]
+    from: Option<PathBuf>,
     /// Measure this binary in place of the release build
     #[arg(long, value_name = "FILE")]
     bin: Option<PathBuf>,
+}
+
+/// As much of an earlier run's JSON as the page needs.
+#[derive(serde::Deserialize)]
+struct Earlier {
+    comparison: compared::Comparison,
 }
 
 /// What every bench knows.
@@ -103,6 +116,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             "there is no bench `{name}`: see `cargo xtask bench --help`"
         );
     }
+    let docs = cache::workspace_root().join("docs");
+    if let Some(earlier) = &options.from {
+        let text = std::fs::read_to_string(earlier);
+        let text = text.with_context(|| format!("`{}`", earlier.display()))?;
+        let earlier: Earlier = serde_json::from_str(&text).context("not the JSON of a run")?;
+        return page::write(&earlier.comparison, &docs);
+    }
     if !geteuid().is_root() {
         bail!("the benches need root: type `sudo -E cargo xtask bench`");
     }
@@ -131,6 +151,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if let Some(path) = &options.json {
         let text = serde_json::to_string_pretty(&report).context("the figures as JSON")?;
         std::fs::write(path, text + "\n").with_context(|| format!("`{}`", path.display()))?;
+    }
+    if options.page {
+        page::write(&report.comparison, &docs)?;
     }
     report.summary();
     Ok(())

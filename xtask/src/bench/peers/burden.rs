@@ -1,9 +1,10 @@
-//! What the tools do to the target, and how soon they see it: counted work, a native loop that
-//! looks at the clock, and a function of its own name for each two milliseconds.
+//! What the tools do to the target, how soon they see it, and what a sample costs without their
+//! start: counted work, a native loop that looks at the clock, a function of its own name for each
+//! two milliseconds, and a short run beside a long one.
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::time::{ClockId, clock_gettime};
 use tests::target::Target;
 
@@ -30,14 +31,33 @@ pub(super) fn run(setting: &Setting, stand: &Stand<'_>, report: &mut Report) {
     if let Err(error) = stolen(setting, stand, report) {
         report.failed(&error.context("time stolen"));
     }
-    in_turn(
-        &stand.tools,
-        setting.pick(3, 7),
-        |tool, _| match first_sample(stand, tool) {
-            Ok(ms) => report.compared(Measure::First, "start", stand.python, &tool.name(), ms),
-            Err(error) => report.beaten(tool, stand.python, "start", &error),
-        },
-    );
+    let depths: &[&str] = setting.pick(&["20"], &["20", "100"]);
+    for depth in depths {
+        let workload = format!("{depth} deep, warm");
+        in_turn(&stand.tools, setting.pick(1, 3), |tool, _| {
+            let outcome = warm(setting, stand, tool, depth);
+            took(stand, tool, Measure::Cpu, &workload, outcome, report);
+        });
+    }
+    in_turn(&stand.tools, setting.pick(3, 7), |tool, _| {
+        let outcome = first_sample(stand, tool);
+        took(stand, tool, Measure::First, "start", outcome, report);
+    });
+}
+
+/// A tool's value, or that it failed.
+fn took(
+    stand: &Stand<'_>,
+    tool: Tool,
+    measure: Measure,
+    workload: &str,
+    outcome: Result<f64>,
+    report: &mut Report,
+) {
+    match outcome {
+        Ok(value) => report.compared(measure, workload, stand.python, &tool.name(), value),
+        Err(error) => report.beaten(tool, stand.python, workload, &error),
+    }
 }
 
 /// Nobody twice, as what the machine cannot tell apart, and each tool.
@@ -103,6 +123,26 @@ fn stolen(setting: &Setting, stand: &Stand<'_>, report: &mut Report) -> Result<(
         }
     });
     failed.map_or(Ok(()), Err)
+}
+
+/// The CPU milliseconds of 1,000 samples, the start taken off.
+fn warm(setting: &Setting, stand: &Stand<'_>, tool: Tool, depth: &str) -> Result<f64> {
+    let mut target = Target::start(stand.python, "spin.py", &[depth])?;
+    target.tell("go")?;
+    target.expect("running")?;
+    let run = |seconds: f64| -> Result<(f64, f64)> {
+        let watching = tool.start(stand.python, target.pid(), RATE)?;
+        measure::wait(seconds);
+        let cost = watching.cost()?;
+        Ok((cost.cpu_s, watching.stop()?.samples as f64))
+    };
+    let (short_s, few) = run(0.5)?;
+    let (long_s, many) = run(setting.pick(2.0, 5.0))?;
+    ensure!(
+        many > few,
+        "{many} samples in a long run, {few} in a short one"
+    );
+    Ok(1e6 * (long_s - short_s) / (many - few))
 }
 
 /// From the tool's start to the first phase that it has seen, in milliseconds.

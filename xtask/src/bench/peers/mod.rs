@@ -7,6 +7,8 @@
 mod burden;
 mod workloads;
 
+pub(super) use burden::NOBODY;
+
 use anyhow::{Context, Result, ensure};
 use tests::pythons::Python;
 use tests::target::Target;
@@ -38,6 +40,15 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         .filter(|python| SERIES.contains(&&*python.series()))
         .collect();
     ensure!(!chosen.is_empty(), "there is no interpreter of {SERIES:?}");
+    let releases = chosen
+        .iter()
+        .map(|python| format!("CPython {}", python.label));
+    let parties = releases.chain(
+        crate::setup::PEERS
+            .iter()
+            .map(|(_, it)| it.replace("==", " ")),
+    );
+    report.comparison.conditions.parties = parties.collect();
     let seconds = setting.pick(1.0, 2.0);
     for python in chosen {
         let stand = Stand {
@@ -143,6 +154,9 @@ fn compared(
     }
     if let Some(impossible) = workloads::impossible(workload, &taken, &target) {
         add(Measure::Impossible, impossible);
+    }
+    if let Some(cut) = workloads::cut(workload, &taken) {
+        add(Measure::Cut, cut);
     }
     add(Measure::Got, facts.got(&taken, claim));
     let spent = after.cpu_s - before.cpu_s;

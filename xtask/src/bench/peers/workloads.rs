@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use tests::folded::{self, Torn};
 use tests::target::{Account, Target};
 
 use crate::bench::tool::{Claim, Taken};
@@ -220,7 +221,9 @@ impl Facts {
             }
             Truth::Duty => {
                 let account = first.context("no account")?;
-                add("work", account.cpu_s, account.cpu_s);
+                // Kept from a CPU it is in its work all the same.
+                let asleep = account.spent("asleep")?;
+                add("work", account.cpu_s, account.wall_s - asleep);
             }
             Truth::Deep(_) => {
                 let account = first.context("no account")?;
@@ -246,7 +249,7 @@ impl Facts {
     pub(super) fn error(&self, workload: &Workload, taken: &Taken, claim: Claim) -> Option<f64> {
         let with = |name: &str| taken.folded.with(name) as f64;
         if let Truth::Duty = workload.truth {
-            let truth = self.of_claim(Claim::Cpu).first()?.1 / self.whole_s;
+            let truth = self.of_claim(claim).first()?.1 / self.whole_s;
             let seen = match claim {
                 Claim::Cpu => taken.seconds_in(&["work".to_owned()]) / self.whole_s,
                 Claim::Wall => with("work") / with("works_and_sleeps"),
@@ -276,33 +279,46 @@ impl Facts {
     }
 }
 
-/// Stacks that cannot be, of a million in which one could tell; none where nothing is known.
+/// Stacks that cannot be, of a million in which one could tell; none where nothing is known. One
+/// that says where it is cut is not among them.
 pub(super) fn impossible(workload: &Workload, taken: &Taken, target: &Target) -> Option<f64> {
-    let counts = taken.counts.as_ref().unwrap_or(&taken.folded);
-    let (bad, known) = if let Truth::Deep(depth) = workload.truth {
-        let (mut bad, mut known) = (0, 0);
-        for stack in &counts.stacks {
-            let of = |name: &str| {
-                let frames = stack.frames.iter();
-                frames.filter(|it| tests::folded::name(it) == name).count()
-            };
-            if of("leaf") > 0 {
-                known += stack.count;
-                bad += if of("recurse") == depth && of("_bootstrap") == 1 {
-                    0
-                } else {
-                    stack.count
-                };
-            }
+    let torn = match workload.truth {
+        Truth::Deep(depth) => deep(taken, depth),
+        _ => {
+            let pairs = target.pairs();
+            let counts = taken.counts.as_ref().unwrap_or(&taken.folded);
+            (!pairs.is_empty()).then(|| counts.torn(&pairs))?
         }
-        (bad, known)
-    } else {
-        let pairs = target.pairs();
-        if pairs.is_empty() {
-            return None;
-        }
-        let torn = counts.torn(&pairs);
-        (torn.impossible, torn.known)
     };
-    (known > 0).then(|| 1e6 * bad as f64 / known as f64)
+    (torn.known > 0).then(|| 1e6 * torn.impossible as f64 / torn.known as f64)
+}
+
+/// Stacks of a recursion that say that they are cut, percent.
+pub(super) fn cut(workload: &Workload, taken: &Taken) -> Option<f64> {
+    let Truth::Deep(depth) = workload.truth else {
+        return None;
+    };
+    let torn = deep(taken, depth);
+    (torn.known > 0).then(|| 100.0 * torn.marked as f64 / torn.known as f64)
+}
+
+/// The stacks at the end of a recursion this deep: known are those that show it.
+fn deep(taken: &Taken, depth: usize) -> Torn {
+    let counts = taken.counts.as_ref().unwrap_or(&taken.folded);
+    let mut torn = Torn::default();
+    for stack in &counts.stacks {
+        let names: Vec<&str> = stack.frames.iter().map(|it| folded::name(it)).collect();
+        let of = |name: &str| names.iter().filter(|it| **it == name).count();
+        torn.samples += stack.count;
+        if of("leaf") == 0 {
+            continue;
+        }
+        torn.known += stack.count;
+        if names.iter().any(|name| folded::is_mark(name)) {
+            torn.marked += stack.count;
+        } else if (of("recurse"), of("_bootstrap")) != (depth, 1) {
+            torn.impossible += stack.count;
+        }
+    }
+    torn
 }

@@ -128,7 +128,7 @@ impl Tool {
             Self::PySpy(_) => running
                 .says(|line| line.contains("Sampling process"))
                 .map(drop),
-            Self::Austin(_) => running.says(|line| line.contains("version")).map(drop),
+            Self::Austin(_) => running.says(|line| line.contains("version:")).map(drop),
             Self::CPython(_) => launch::maps(running.pid(), "_remote_debugging"),
         }
         .with_context(|| self.name())?;
