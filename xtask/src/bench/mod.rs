@@ -48,6 +48,12 @@ pub(crate) struct Options {
     /// Only interpreters of this minor version, such as 3.12 (repeatable)
     #[arg(long, value_name = "MINOR")]
     python: Vec<String>,
+    /// Of `peers` only this workload, or slowdown, stolen, warm, start (repeatable)
+    #[arg(long, value_name = "NAME")]
+    workload: Vec<String>,
+    /// Fail when something could not be measured, whatever the figures are
+    #[arg(long)]
+    check: bool,
     /// Also write the figures as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -73,12 +79,18 @@ struct Earlier {
 struct Setting {
     quick: bool,
     pythons: Vec<Python>,
+    workloads: Vec<String>,
 }
 
 impl Setting {
     /// The first when it is to be quick, else the second.
     fn pick<T>(&self, quick: T, whole: T) -> T {
         if self.quick { quick } else { whole }
+    }
+
+    /// Whether that workload of `peers` is to be measured.
+    fn wants(&self, workload: &str) -> bool {
+        self.workloads.is_empty() || self.workloads.iter().any(|it| it == workload)
     }
 
     /// One interpreter for benches whose subject is not the version: 3.12, or the newest.
@@ -135,6 +147,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let setting = Setting {
         quick: options.quick,
         pythons: chosen(&options.python)?,
+        workloads: options.workload.clone(),
     };
     let _stats = cost::BpfStats::switch(true)?;
     let mut report = Report::default();
@@ -155,7 +168,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.page {
         page::write(&report.comparison, &docs)?;
     }
-    report.summary();
+    let broken = report.summary();
+    ensure!(
+        !options.check || broken == 0,
+        "{broken} could not be measured"
+    );
     Ok(())
 }
 

@@ -97,7 +97,11 @@ impl Report {
     /// A tool that was tried on an interpreter.
     pub(super) fn ran(&mut self, ran: Ran) {
         if let Some(reason) = &ran.missing {
-            println!("  {} on {}: missing: {reason}", ran.tool, ran.python);
+            let line = format!("{} on {}: missing: {reason}", ran.tool, ran.python);
+            println!("  {line}");
+            if ran.ours {
+                self.failures.push(format!("{}: {line}", self.bench));
+            }
         }
         self.comparison.ran.push(ran);
     }
@@ -156,8 +160,8 @@ impl Report {
         });
     }
 
-    /// How many bounds hold.
-    pub(super) fn summary(&self) {
+    /// Says how many bounds hold; gives how much could not be measured.
+    pub(super) fn summary(&self) -> usize {
         let bounded: Vec<_> = self
             .figures
             .iter()
@@ -180,6 +184,10 @@ impl Report {
                 figure.bench, figure.case, figure.figure
             );
         }
+        for failure in &self.failures {
+            println!("  could not be measured: {failure}");
+        }
+        self.failures.len()
     }
 }
 

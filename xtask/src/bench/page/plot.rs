@@ -25,6 +25,9 @@ const COLOURS: [RGBColor; 8] = [
 /// A tool's name and its points.
 type Series = (String, Vec<(f64, f64)>);
 
+/// Workloads and their values.
+type Values<'a> = Vec<(&'a str, f64)>;
+
 /// The files' names and contents.
 pub(super) fn all(of: &Comparison) -> Result<Vec<(&'static str, String)>> {
     Ok(vec![
@@ -42,8 +45,8 @@ pub(super) fn all(of: &Comparison) -> Result<Vec<(&'static str, String)>> {
 }
 
 /// The values of a measure by tool: of each tool on the first interpreter that it ran on.
-fn by_tool(of: &Comparison, measure: Measure) -> Vec<(String, Vec<(&str, f64)>)> {
-    let mut found: Vec<(String, String, Vec<(&str, f64)>)> = Vec::new();
+fn by_tool(of: &Comparison, measure: Measure) -> Vec<(String, Values<'_>)> {
+    let mut found: Vec<(String, String, Values<'_>)> = Vec::new();
     for it in of.compared.iter().filter(|it| it.measure == measure) {
         let value = (it.workload.as_str(), it.median());
         match found.iter_mut().find(|(tool, ..)| *tool == it.tool) {

@@ -24,25 +24,37 @@ const USUAL: u32 = 100;
 
 pub(super) fn run(setting: &Setting, stand: &Stand<'_>, report: &mut Report) {
     for rate in [RATE, USUAL] {
-        if let Err(error) = slowdown(setting, stand, rate, report) {
-            report.failed(&error.context("slowdown"));
+        if setting.wants("slowdown") {
+            let outcome = slowdown(setting, stand, rate, report);
+            keep("slowdown", outcome, report);
         }
     }
-    if let Err(error) = stolen(setting, stand, report) {
-        report.failed(&error.context("time stolen"));
+    if setting.wants("stolen") {
+        let outcome = stolen(setting, stand, report);
+        keep("time stolen", outcome, report);
     }
-    let depths: &[&str] = setting.pick(&["20"], &["20", "100"]);
-    for depth in depths {
-        let workload = format!("{depth} deep, warm");
-        in_turn(&stand.tools, setting.pick(1, 3), |tool, _| {
-            let outcome = warm(setting, stand, tool, depth);
-            took(stand, tool, Measure::Cpu, &workload, outcome, report);
+    if setting.wants("warm") {
+        let depths: &[&str] = setting.pick(&["20"], &["20", "100"]);
+        for depth in depths {
+            let workload = format!("{depth} deep, warm");
+            in_turn(&stand.tools, setting.pick(1, 3), |tool, _| {
+                let outcome = warm(setting, stand, tool, depth);
+                took(stand, tool, Measure::Cpu, &workload, outcome, report);
+            });
+        }
+    }
+    if setting.wants("start") {
+        in_turn(&stand.tools, setting.pick(3, 7), |tool, _| {
+            let outcome = first_sample(stand, tool);
+            took(stand, tool, Measure::First, "start", outcome, report);
         });
     }
-    in_turn(&stand.tools, setting.pick(3, 7), |tool, _| {
-        let outcome = first_sample(stand, tool);
-        took(stand, tool, Measure::First, "start", outcome, report);
-    });
+}
+
+fn keep(what: &'static str, outcome: Result<()>, report: &mut Report) {
+    if let Err(error) = outcome {
+        report.failed(&error.context(what));
+    }
 }
 
 /// A tool's value, or that it failed.

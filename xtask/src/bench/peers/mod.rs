@@ -55,7 +55,9 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
             python,
             tools: present(python, report),
         };
-        for workload in workloads::all(seconds, setting.quick) {
+        let mut all = workloads::all(seconds, setting.quick);
+        all.retain(|workload| setting.wants(workload.name));
+        for workload in all {
             in_turn(&stand.tools, setting.pick(1, 3), |tool, round| {
                 let outcome = compared(&stand, &workload, tool, round, seconds, report);
                 if let Err(error) = outcome {

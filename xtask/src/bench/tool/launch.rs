@@ -84,7 +84,8 @@ pub(super) fn start(tool: Tool, python: &Python, pid: Pid, rate: u32) -> Result<
     })
 }
 
-/// A command whose stdout is its stderr: there the lines are read that tools write for people.
+/// A command whose stdout is its stderr: there the lines are read that tools write for people. A
+/// bench in the background of a shell ignores Ctrl-C, and so would a Python that it starts.
 fn on_stderr(program: &str, words: &[String]) -> Result<Command> {
     let path = Path::new(program);
     ensure!(
@@ -92,7 +93,11 @@ fn on_stderr(program: &str, words: &[String]) -> Result<Command> {
         "`{program}` is not there: pip could not install it"
     );
     let mut command = Command::new("sh");
-    command.args(["-c", "exec \"$0\" \"$@\" >&2", program]);
+    command.args([
+        "-c",
+        "exec env --default-signal=INT \"$0\" \"$@\" >&2",
+        program,
+    ]);
     command.args(words);
     Ok(command)
 }
