@@ -159,15 +159,15 @@ fn warm(setting: &Setting, stand: &Stand<'_>, tool: Tool, depth: &str) -> Result
 
 /// From the tool's start to the first phase that it has seen, in milliseconds.
 fn first_sample(stand: &Stand<'_>, tool: Tool) -> Result<f64> {
-    let mut target = Target::start(stand.python, "phases.py", &["4"])?;
+    let mut target = Target::start(stand.python, "phases.py", &["6"])?;
     let step_ns = number(target.ready(), "step_ns")?;
     target.tell("go")?;
     let begun = number(&target.expect("running")?, "begin_ns")?;
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC)?;
     let launched = now.tv_sec() as f64 * 1e9 + now.tv_nsec() as f64;
-    let watching = tool.launch(stand.python, target.pid(), RATE)?;
-    // Some are loaded for longer than others.
-    measure::wait(1.5);
+    let watching = tool.start(stand.python, target.pid(), RATE)?;
+    // A tool may say that it begins before it does.
+    measure::wait(0.3);
     let taken = watching.stop()?;
     let mut phases = BTreeMap::new();
     for stack in &taken.folded.stacks {

@@ -202,8 +202,9 @@ impl Facts {
                 }
             }
             Truth::Spent => {
+                let lasted = &done["threads"][0]["lasted_s"];
                 for (name, spent) in &first.context("no account")?.spent_s {
-                    add(name, *spent, *spent);
+                    add(name, *spent, lasted[name].as_f64().unwrap_or(*spent));
                 }
             }
             Truth::Collects => {

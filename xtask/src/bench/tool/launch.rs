@@ -15,8 +15,11 @@ use crate::cache::Cache;
 /// The version whose interpreter brings its own sampler; it watches only its own version.
 const OF_ITS_OWN: (u8, u8) = (3, 15);
 
-/// For so long a tool may be loaded before it samples.
-const PATIENCE_S: f64 = 30.0;
+/// By then a tool that is loaded samples.
+const PATIENCE_S: f64 = 3.0;
+
+/// Between two looks whether it does.
+const LOOK_S: f64 = 0.05;
 
 pub(super) fn start(tool: Tool, python: &Python, pid: Pid, rate: u32) -> Result<Watching> {
     let files = tempfile::tempdir().context("a folder for the tool's files")?;
@@ -134,20 +137,42 @@ fn austin() -> Result<Vec<String>> {
     bail!("it does not run here: {}", refusals.join("; "))
 }
 
-/// Waits until a process has mapped a library: for a tool that does not say when it begins.
-pub(super) fn maps(pid: Pid, library: &str) -> Result<()> {
-    let mut waited = 0.0;
-    while waited < PATIENCE_S {
-        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        if maps.contains(library) {
-            // What is left is to find the interpreter: some milliseconds.
-            measure::wait(0.1);
-            return Ok(());
-        }
-        measure::wait(0.01);
-        waited += 0.01;
+/// Waits until a process sleeps as often as one that samples at that rate: for a tool that does not
+/// say when it begins. One that never gets to sleep is taken to have begun after a while.
+pub(super) fn samples(pid: Pid, rate: u32) -> Result<()> {
+    let slept = || -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let mut lines = status.lines();
+        let count = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        count
+            .context("it ended")?
+            .trim()
+            .parse()
+            .context("no count")
+    };
+    let enough = u64::from(rate).div_ceil(40);
+    let (mut before, mut steady, mut waited) = (slept()?, 0, 0.0);
+    while steady < 2 && waited < PATIENCE_S {
+        measure::wait(LOOK_S);
+        waited += LOOK_S;
+        let now = slept()?;
+        steady = if now - before >= enough {
+            steady + 1
+        } else {
+            0
+        };
+        before = now;
     }
-    bail!("it did not begin")
+    Ok(())
+}
+
+/// What a tool said to people, without colours and pictures: its sentences, as far as they fit.
+pub(super) fn sentences(said: &str) -> String {
+    let letters = |word: &&str| word.chars().filter(|it| it.is_alphabetic()).count() > 1;
+    let is_one = |line: &&str| line.split_whitespace().filter(letters).count() > 3;
+    let lines: Vec<&str> = said.lines().filter(is_one).collect();
+    let plain = lines.join(" ").replace('\u{1b}', "");
+    plain.chars().take(200).collect()
 }
 
 /// CPython's own folded form in the usual one: `file:name:line` is `name (file:line)`, and the

@@ -58,7 +58,7 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool::Austin(&["-c"]),
     Tool::CPython(&["--mode", "wall"]),
     Tool::CPython(&["--mode", "cpu"]),
-    Tool::CPython(&["--mode", "cpu", "--blocking"]),
+    Tool::CPython(&["--mode", "wall", "--blocking"]),
 ];
 
 /// A tool that watches a process.
@@ -123,21 +123,26 @@ impl Tool {
     pub(super) fn start(self, python: &Python, pid: Pid, rate: u32) -> Result<Watching> {
         let mut watching = launch::start(self, python, pid, rate)?;
         let running = &mut watching.running;
-        match self {
+        let begun = match self {
             Self::Ours(_) => running.attached().map(drop),
             Self::PySpy(_) => running
                 .says(|line| line.contains("Sampling process"))
                 .map(drop),
             Self::Austin(_) => running.says(|line| line.contains("version:")).map(drop),
-            Self::CPython(_) => launch::maps(running.pid(), "_remote_debugging"),
+            Self::CPython(_) => launch::samples(running.pid(), rate),
+        };
+        match begun {
+            Ok(()) => Ok(watching),
+            Err(error) => {
+                // It ended, or is made to: what it said is the reason, if it said anything.
+                let _ = watching.running.interrupt();
+                let said = watching.running.finish()?.stderr;
+                match launch::sentences(&said) {
+                    said if said.is_empty() => Err(error),
+                    said => bail!("{said}"),
+                }
+            }
         }
-        .with_context(|| self.name())?;
-        Ok(watching)
-    }
-
-    /// Starts it, and does not wait.
-    pub(super) fn launch(self, python: &Python, pid: Pid, rate: u32) -> Result<Watching> {
-        launch::start(self, python, pid, rate)
     }
 }
 
@@ -198,7 +203,10 @@ impl Watching {
             }
             Tool::PySpy(_) | Tool::CPython(_) => {
                 let Ok(text) = std::fs::read_to_string(&self.file) else {
-                    bail!("{name} wrote no file: {}", finished.stderr.trim());
+                    bail!(
+                        "{name} wrote no file: {}",
+                        launch::sentences(&finished.stderr)
+                    );
                 };
                 let folded = match self.tool {
                     Tool::CPython(_) => Folded::parse(&launch::labels(&text))?,
