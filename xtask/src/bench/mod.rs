@@ -66,6 +66,9 @@ pub(crate) struct Options {
     /// Measure this binary in place of the release build
     #[arg(long, value_name = "FILE")]
     bin: Option<PathBuf>,
+    /// Measure the debug build, which the tests need anyway
+    #[arg(long, conflicts_with = "bin")]
+    debug: bool,
 }
 
 /// As much of an earlier run's JSON as the page needs.
@@ -141,7 +144,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     setup::run(&setup::Options { peers: true })?;
     let binary = match &options.bin {
         Some(path) => path.clone(),
-        None => test::build(true)?,
+        None => test::build(!options.debug)?,
     };
     tests::profiler::use_binary(binary);
     let setting = Setting {

@@ -192,7 +192,7 @@ impl Report {
 }
 
 /// As many digits as say something.
-pub(super) fn number(value: f64) -> String {
+fn number(value: f64) -> String {
     match value.abs() {
         size if size != 0.0 && size < 10.0 => format!("{value:.4}"),
         size if size < 1000.0 => format!("{value:.1}"),

@@ -12,7 +12,6 @@ use anyhow::{Context, Result, ensure};
 use super::compared::{Compared, Comparison, Measure, Ran};
 use super::measure;
 use super::peers::NOBODY;
-use super::report::number;
 use super::tool::Claim;
 
 /// The measures in the order of the page, each with what it means.
@@ -55,9 +54,9 @@ const MEASURES: [(Measure, &str); 9] = [
     ),
     (
         Measure::Slowdown,
-        "How much longer the same counted work takes while the tool watches, by the wall clock, each \
-         round against nobody watching; `nobody` is a second time nobody, and so what the machine \
-         cannot tell apart.",
+        "How much longer the same counted work takes while the tool watches, by the wall clock and by \
+         the thread's own CPU clock, which sees no pauses, each round against nobody watching; \
+         `nobody` is a second time nobody, and so what the machine cannot tell apart.",
     ),
     (
         Measure::Stolen,
@@ -111,7 +110,9 @@ fn head(of: &Comparison, page: &mut String) {
          ```\n{}\n```\n\n\
          on {} CPUs ({}), {:.0} GB of memory, Linux {}; profiler {}, {}. The tools were asked for {} \
          samples a second where nothing else is said, and took turns on each program; the cells are \
-         medians of the rounds, in brackets how far those lie apart (the middle half of four or more).\n\n",
+         medians of the rounds, in brackets how far those lie apart (the middle half of four or more). The \
+         best of those that claim the same is bold. A difference within half of the rounds' own, or below \
+         the measure's grain, counts as neither's.\n\n",
         with.date,
         with.command,
         with.cpus,
@@ -232,38 +233,50 @@ fn table(of: &Comparison, measure: Measure, python: &str, rows: &[&Compared], pa
                 continue;
             };
             let claim = ran.iter().find(|ran| ran.tool == *tool).map(|it| it.claim);
-            let rivals = of_row.iter().filter(|it| {
-                let other = ran.iter().find(|ran| ran.tool == it.tool);
-                other.is_some_and(|other| Some(other.claim) == claim)
-            });
             let off = |it: &Compared| measure.badness(it.median());
-            let best = claim.is_some() && rivals.map(|it| off(it)).all(|other| off(cell) <= other);
-            let mark = if best { "**" } else { "" };
-            let _ = write!(
-                page,
-                " {mark}{}{mark}{} |",
-                number(cell.median()),
-                apart(cell)
-            );
+            let rivals: Vec<f64> = of_row
+                .iter()
+                .filter(|it| {
+                    let other = ran.iter().find(|ran| ran.tool == it.tool);
+                    other.is_some_and(|other| Some(other.claim) == claim)
+                })
+                .map(|it| off(it))
+                .collect();
+            // Where all are the same there is no best one.
+            let is_best = rivals.iter().all(|other| off(cell) <= *other);
+            let mark = match is_best && rivals.iter().any(|other| off(cell) < *other) {
+                true => "**",
+                false => "",
+            };
+            let apart = apart(cell).map_or(String::new(), |it| format!(" ({})", figure(it)));
+            let _ = write!(page, " {mark}{}{mark}{apart} |", figure(cell.median()));
         }
         page.push('\n');
     }
     page.push('\n');
 }
 
-/// How far the rounds lie apart, in brackets.
-fn apart(cell: &Compared) -> String {
-    let apart = match cell.values.as_slice() {
-        [] | [_] => return String::new(),
+/// How far the rounds lie apart; none of a single one.
+fn apart(cell: &Compared) -> Option<f64> {
+    match cell.values.as_slice() {
+        [] | [_] => None,
         values @ ([_, _] | [_, _, _]) => {
             let fold = |of: fn(f64, f64) -> f64| values.iter().copied().reduce(of);
-            fold(f64::max)
-                .zip(fold(f64::min))
-                .map_or(0.0, |(max, min)| max - min)
+            let (most, least) = fold(f64::max).zip(fold(f64::min))?;
+            Some(most - least)
         }
-        values => measure::spread(values),
-    };
-    format!(" ({})", number(apart))
+        values => Some(measure::spread(values)),
+    }
+}
+
+/// As many digits as a reader wants.
+fn figure(value: f64) -> String {
+    match value.abs() {
+        size if size < 0.005 => "0".to_owned(),
+        size if size < 10.0 => format!("{value:.2}"),
+        size if size < 100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
 }
 
 fn pythons(rows: &[&Compared]) -> Vec<String> {
@@ -314,17 +327,20 @@ mod tests {
     fn a_peer_that_is_better_is_named() {
         let page = text(&comparison(6.0));
         assert!(
-            page.contains("| 20 deep | 12.0 (4.0000) | **6.0000** |"),
+            page.contains("| 20 deep | 12.0 (4.00) | **6.00** |"),
             "{page}"
         );
         assert!(
-            page.contains("- `peer` on *20 deep* (3.12): 6.0000 against 12.0"),
+            page.contains("- `peer` on 3.12, in 1 of 1 rows: 20 deep (6.00 against 12.0)"),
             "{page}"
         );
         let page = text(&comparison(24.0));
-        assert!(page.contains("| **12.0** (4.0000) | 24.0 |"), "{page}");
+        assert!(page.contains("| **12.0** (4.00) | 24.0 |"), "{page}");
         assert!(page.contains("No peer was better"), "{page}");
         assert!(page.contains("`peer` 2.0"), "{page}");
+        // Within half of what our rounds lie apart.
+        let page = text(&comparison(11.0));
+        assert!(page.contains("in 0 ours was, in 1 neither"), "{page}");
     }
 
     #[test]

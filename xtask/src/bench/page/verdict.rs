@@ -1,8 +1,10 @@
 //! Who is better, by the figures alone.
 
+use std::collections::BTreeMap;
+
+use super::{apart, figure};
 use crate::bench::compared::{Compared, Comparison, Measure};
 use crate::bench::measure;
-use crate::bench::report::number;
 
 /// Ours and a peer's of the same kind, on the same workload.
 struct Pair<'a> {
@@ -34,12 +36,15 @@ impl Measure {
 }
 
 impl Pair<'_> {
-    /// By how much the peer is better: less than nothing where ours is. Zero within the grain.
+    /// By how much the peer is better: less than nothing where ours is. Zero within the grain, and
+    /// within half of what the rounds of one of them lie apart.
     fn ahead(&self, of: Measure) -> f64 {
         let ours = of.badness(self.ours.median());
         let ahead = ours - of.badness(self.peer.median());
         let (part, grain) = of.grain();
-        if ahead.abs() <= grain.max(part * ours) {
+        let rounds = [self.ours, self.peer].map(|it| apart(it).unwrap_or(0.0) / 2.0);
+        let least = rounds.into_iter().fold(grain, f64::max);
+        if ahead.abs() <= least.max(part * ours) {
             0.0
         } else {
             ahead
@@ -113,25 +118,34 @@ fn ratios(pairs: &[Pair<'_>]) -> Vec<String> {
     tools.into_iter().map(ratio).collect()
 }
 
-/// Where a peer is better, the worst first.
+/// Where a peer is better: a line for each, its worst row for us first.
 pub(super) fn lost(of: &Comparison, measure: Measure) -> Vec<String> {
-    let mut lost: Vec<(f64, String)> = pairs(of, measure)
-        .iter()
-        .filter(|pair| pair.ahead(measure) > 0.0)
-        .map(|pair| {
+    let pairs = pairs(of, measure);
+    let mut by_peer: BTreeMap<(&str, &str), Vec<&Pair<'_>>> = BTreeMap::new();
+    for pair in &pairs {
+        let peer = (pair.peer.tool.as_str(), pair.peer.python.as_str());
+        by_peer.entry(peer).or_default().push(pair);
+    }
+    let line = |((tool, python), mut pairs): ((&str, &str), Vec<&Pair<'_>>)| {
+        let all = pairs.len();
+        pairs.retain(|pair| pair.ahead(measure) > 0.0);
+        pairs.sort_by(|one, other| other.ahead(measure).total_cmp(&one.ahead(measure)));
+        let count = pairs.len();
+        let row = |pair: &&Pair<'_>| {
             let (peer, ours) = (pair.peer.median(), pair.ours.median());
-            let ahead = pair.ahead(measure);
-            let line = format!(
-                "`{}` on *{}* ({}): {} against {}",
-                pair.peer.tool,
-                pair.peer.workload,
-                pair.peer.python,
-                number(peer),
-                number(ours)
-            );
-            (ahead, line)
-        })
-        .collect();
-    lost.sort_by(|one, other| other.0.total_cmp(&one.0));
-    lost.into_iter().map(|(_, line)| line).collect()
+            let workload = &pair.ours.workload;
+            format!("{workload} ({} against {})", figure(peer), figure(ours))
+        };
+        let rows: Vec<String> = pairs.iter().take(NAMED).map(row).collect();
+        let more = match count.saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        let rows = rows.join(", ");
+        (count > 0).then(|| format!("`{tool}` on {python}, in {count} of {all} rows: {rows}{more}"))
+    };
+    by_peer.into_iter().filter_map(line).collect()
 }
+
+/// So many rows of one peer are named.
+const NAMED: usize = 6;

@@ -166,13 +166,19 @@ pub(super) fn samples(pid: Pid, rate: u32) -> Result<()> {
     Ok(())
 }
 
-/// What a tool said to people, without colours and pictures: its sentences, as far as they fit.
-pub(super) fn sentences(said: &str) -> String {
+/// The first sentence that a tool said to people, without colours and pictures; of a Python's
+/// traceback its end.
+pub(super) fn sentence(said: &str) -> String {
     let letters = |word: &&str| word.chars().filter(|it| it.is_alphabetic()).count() > 1;
     let is_one = |line: &&str| line.split_whitespace().filter(letters).count() > 3;
+    if said.contains("Traceback (") {
+        return said.trim().lines().last().unwrap_or_default().to_owned();
+    }
     let lines: Vec<&str> = said.lines().filter(is_one).collect();
-    let plain = lines.join(" ").replace('\u{1b}', "");
-    plain.chars().take(200).collect()
+    let text = lines.join(" ");
+    let first = text.split(". ").next().unwrap_or_default();
+    let begin = first.find(|it: char| it.is_ascii_alphanumeric());
+    first[begin.unwrap_or(0)..].chars().take(200).collect()
 }
 
 /// CPython's own folded form in the usual one: `file:name:line` is `name (file:line)`, and the
@@ -197,6 +203,16 @@ pub(super) fn labels(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_sentence_is_the_reason() {
+        let banner =
+            "\u{1b}[1m  _   _  \u{1b}[0m\n\n🔢 Cannot tell the version. This could be due\nto it";
+        assert_eq!(sentence(banner), "Cannot tell the version");
+        let traceback = "Traceback (most recent call last):\n  File x\nOSError: no memory\n";
+        assert_eq!(sentence(traceback), "OSError: no memory");
+        assert_eq!(sentence(""), "");
+    }
 
     #[test]
     fn cpython_s_labels_become_the_usual_ones() {

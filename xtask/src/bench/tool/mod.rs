@@ -137,7 +137,7 @@ impl Tool {
                 // It ended, or is made to: what it said is the reason, if it said anything.
                 let _ = watching.running.interrupt();
                 let said = watching.running.finish()?.stderr;
-                match launch::sentences(&said) {
+                match launch::sentence(&said) {
                     said if said.is_empty() => Err(error),
                     said => bail!("{said}"),
                 }
@@ -205,7 +205,7 @@ impl Watching {
                 let Ok(text) = std::fs::read_to_string(&self.file) else {
                     bail!(
                         "{name} wrote no file: {}",
-                        launch::sentences(&finished.stderr)
+                        launch::sentence(&finished.stderr)
                     );
                 };
                 let folded = match self.tool {
