@@ -9,18 +9,36 @@ use crate::bench::compared::{Comparison, Measure};
 use crate::bench::peers::NOBODY;
 
 const SIZE: (u32, u32) = (860, 380);
+/// Pixels of it for the lines' names.
+const LEGEND: u32 = 290;
 
-/// Colours that people tell apart, ours first (Okabe and Ito's).
-const COLOURS: [RGBColor; 8] = [
+/// Colours that people tell apart (Okabe and Ito's, and some more), in the order of the tools.
+const COLOURS: [RGBColor; 10] = [
     RGBColor(213, 94, 0),
     RGBColor(230, 159, 0),
     RGBColor(0, 114, 178),
     RGBColor(86, 180, 233),
+    RGBColor(0, 60, 110),
     RGBColor(0, 158, 115),
+    RGBColor(120, 200, 120),
     RGBColor(204, 121, 167),
-    RGBColor(120, 120, 120),
-    RGBColor(60, 60, 60),
+    RGBColor(140, 60, 140),
+    RGBColor(90, 90, 90),
 ];
+const GREY: RGBColor = RGBColor(190, 190, 190);
+
+/// A tool's colour, the same in every plot.
+fn colour(of: &Comparison, label: &str) -> RGBColor {
+    let mut tools: Vec<&str> = Vec::new();
+    for ran in &of.ran {
+        if !tools.contains(&ran.tool.as_str()) {
+            tools.push(&ran.tool);
+        }
+    }
+    let name = label.split(" (").next().unwrap_or(label);
+    let place = tools.iter().position(|tool| *tool == name);
+    place.map_or(GREY, |place| COLOURS[place % COLOURS.len()])
+}
 
 /// A tool's name and its points.
 type Series = (String, Vec<(f64, f64)>);
@@ -91,6 +109,7 @@ fn errors(of: &Comparison) -> Result<String> {
             .margin(10)
             .x_label_area_size(40)
             .y_label_area_size(270)
+            .margin_right(30)
             .build_cartesian_2d((0.1..100.0).log_scale(), rows(names.len()))
             .map_err(failed)?;
         mesh(
@@ -98,8 +117,8 @@ fn errors(of: &Comparison) -> Result<String> {
             &names,
             "percentage points; at the left edge: 0.1 or less",
         )?;
-        for (row, (_, points)) in dots.iter().enumerate() {
-            let colour = COLOURS[row % COLOURS.len()].mix(0.6);
+        for (row, (tool, points)) in dots.iter().enumerate() {
+            let colour = colour(of, tool).mix(0.6);
             let place = place(row, names.len());
             let dots = points
                 .iter()
@@ -124,7 +143,10 @@ fn slowdown(of: &Comparison) -> Result<String> {
     {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         root.fill(&WHITE).map_err(failed)?;
-        let title = format!("slowdown of counted work at {} Hz", of.rate_hz);
+        let title = format!(
+            "slowdown of counted work at {} Hz, by the wall clock",
+            of.rate_hz
+        );
         let mut chart = ChartBuilder::on(&root)
             .caption(title, ("sans-serif", 16))
             .margin(10)
@@ -133,10 +155,10 @@ fn slowdown(of: &Comparison) -> Result<String> {
             .build_cartesian_2d(low * 1.1..high * 1.1, rows(names.len()))
             .map_err(failed)?;
         mesh(&mut chart, &names, "% more time than with nobody watching")?;
-        let bars = bars.iter().enumerate().map(|(row, (_, value))| {
+        let bars = bars.iter().enumerate().map(|(row, (tool, value))| {
             let place = place(row, names.len());
             let (from, to) = (place - 0.3, place + 0.3);
-            let colour = COLOURS[row % COLOURS.len()];
+            let colour = colour(of, tool);
             Rectangle::new([(0.0, from), (*value, to)], colour.filled())
         });
         chart.draw_series(bars).map_err(failed)?;
@@ -168,17 +190,16 @@ fn cost(of: &Comparison, suffix: &str, axis: &str) -> Result<String> {
     });
     let mut svg = String::new();
     {
-        let root = SVGBackend::with_string(&mut svg, (SIZE.0, 440)).into_drawing_area();
+        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         root.fill(&WHITE).map_err(failed)?;
-        let mut chart = ChartBuilder::on(&root)
+        let (left, right) = root.split_horizontally(SIZE.0 - LEGEND);
+        let mut chart = ChartBuilder::on(&left)
             .caption("CPU for 1,000 samples", ("sans-serif", 16))
             .margin(10)
-            .margin_right(20)
             .x_label_area_size(40)
             .y_label_area_size(60)
             .build_cartesian_2d(
-                // The right of it is the legend's.
-                (1.0..most * 30.0).log_scale(),
+                (1.0..most * 1.1).log_scale(),
                 (low / 1.5..high * 2.0).log_scale(),
             )
             .map_err(failed)?;
@@ -186,25 +207,23 @@ fn cost(of: &Comparison, suffix: &str, axis: &str) -> Result<String> {
             .configure_mesh()
             .x_desc(axis)
             .y_desc("ms")
+            .x_label_formatter(&|x| format!("{x:.0}"))
+            .y_label_formatter(&|y| format!("{y:.0}"))
             .label_style(("sans-serif", 13))
             .light_line_style(WHITE)
             .draw()
             .map_err(failed)?;
-        for (row, (tool, points)) in lines.iter().enumerate() {
-            let colour = COLOURS[row % COLOURS.len()];
-            let style = colour.stroke_width(if row < 2 { 3 } else { 2 });
-            chart
-                .draw_series(LineSeries::new(points.iter().copied(), style).point_size(3))
-                .map_err(failed)?
-                .label(tool)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], style));
+        for (row, (tool, points)) in (0..).zip(&lines) {
+            let style =
+                colour(of, tool).stroke_width(if tool.starts_with("profiler ") { 3 } else { 1 });
+            let line = LineSeries::new(points.iter().copied(), style).point_size(3);
+            chart.draw_series(line).map_err(failed)?;
+            let y = 50 + 22 * row;
+            let mark = PathElement::new([(0, y), (20, y)], style);
+            right.draw(&mark).map_err(failed)?;
+            let name = Text::new(tool.clone(), (26, y - 7), ("sans-serif", 13));
+            right.draw(&name).map_err(failed)?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::MiddleRight)
-            .label_font(("sans-serif", 13))
-            .draw()
-            .map_err(failed)?;
         root.present().map_err(failed)?;
     }
     Ok(svg)
