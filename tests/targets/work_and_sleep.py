@@ -6,6 +6,7 @@ It works as long as it last slept, by its own CPU clock: half of its time is wor
 are late.
 """
 import sys
+import threading
 import time
 
 from truth import Worker, accounts_of, command, ready, say
@@ -19,12 +20,14 @@ def work(seconds):
 
 def works_and_sleeps(seconds):
     now = time.perf_counter()
-    end = now + seconds
+    end, asleep = now + seconds, 0.0
     while now < end:
         time.sleep(0.001)
         slept = time.perf_counter() - now
+        asleep += slept
         work(slept)
         now = time.perf_counter()
+    threading.current_thread().spent["asleep"] = asleep
 
 
 if __name__ == "__main__":

@@ -119,6 +119,20 @@ fn all_of(python: &Python) -> Result<()> {
     let collects_explicitly = ["0.1", "explicit", "bystander"];
     check_once(python, "collects.py", &collects_explicitly, &collects).context("collects")?;
     check_once(python, "in_step.py", &["1", "0.05"], &["major", "minor"]).context("in_step")?;
+    for way in [
+        "recursive",
+        "wide",
+        "slices",
+        "in_c",
+        "generators",
+        "coroutines",
+    ] {
+        check(python, "known_shares.py", &[way, "0.05"]).with_context(|| way.to_owned())?;
+    }
+    check(python, "kinds_of_threads.py", &["20", "0.05"]).context("kinds_of_threads")?;
+    check(python, "kinds_of_threads.py", &["2", "0.05", "pinned"]).context("kinds_of_threads")?;
+    check(python, "phases.py", &["0.02"]).context("phases")?;
+    check_once(python, "in_step.py", &["1", "0.05", "3"], &["major"]).context("in_step, one")?;
     check(python, "main_thread_exits.py", &[]).context("main_thread_exits")?;
     check(python, "sub_interpreters.py", &[]).context("sub_interpreters")?;
     check(python, "without_sys.py", &[]).context("without_sys")?;

@@ -51,8 +51,11 @@ const PROGRAMS: &[(&[&str], &[&str])] = &[
 /// The interpreters that sid's folder holds.
 const SID_PYTHONS: &[&str] = &["python3.13", "python3.14", "python3.15"];
 
-/// The peers, by their names and versions on PyPI.
-const PEERS: &[&str] = &["py-spy==0.4.3", "austin-dist==4.0.0"];
+/// The peers: the program, its name and version on PyPI.
+pub(crate) const PEERS: &[(&str, &str)] = &[
+    ("py-spy", "py-spy==0.4.3"),
+    ("austin", "austin-dist==4.0.0"),
+];
 
 /// What targets import that no interpreter brings, by names and versions on PyPI: for one
 /// interpreter, and for each of a minor version with a GIL, from this one on.
@@ -290,24 +293,32 @@ fn install_packages(by: &Python, python: &Python, last: &str, packages: &[&str])
     }
 }
 
-/// The virtual environment is made in place: `venv` and `pip` repair what was broken off.
+/// The virtual environment is made in place: `venv` and `pip` repair what was broken off. A peer
+/// that cannot be had is left out; the benches report it as missing.
 fn peers(cache: &Cache) -> Result<()> {
     let folder = cache.peers();
-    if ["py-spy", "austin"]
+    let missing: Vec<&str> = PEERS
         .iter()
-        .all(|name| folder.join("bin").join(name).exists())
-    {
+        .filter(|(program, _)| !folder.join("bin").join(program).exists())
+        .map(|(_, package)| *package)
+        .collect();
+    if missing.is_empty() {
         return Ok(());
     }
     let mut ask = Command::new("python3");
     if shell::output(ask.args(["-c", "import ensurepip"])).is_err() {
         install(&["python3-venv"])?;
     }
-    eprintln!("installing {} into {}", PEERS.join(" "), folder.display());
+    eprintln!("installing {} into {}", missing.join(" "), folder.display());
     let mut venv = Command::new("python3");
     venv.args(["-m", "venv"]).arg(&folder);
     shell::run(&mut venv, "type `sudo apt-get install python3-venv`")?;
-    let mut pip = Command::new(folder.join("bin/python"));
-    pip.args(["-m", "pip", "install", "-q"]).args(PEERS);
-    shell::run(&mut pip, "is PyPI reached? try again")
+    for package in missing {
+        let mut pip = Command::new(folder.join("bin/python"));
+        pip.args(["-m", "pip", "install", "-q", package]);
+        if let Err(error) = shell::run(&mut pip, "is PyPI reached? try again") {
+            eprintln!("it is left out: {error:#}");
+        }
+    }
+    Ok(())
 }

@@ -17,10 +17,8 @@ pub(super) struct Spent {
 impl Spent {
     /// By a profiler up to now. `BpfStats` must be on.
     pub(super) fn by(profiler: Pid) -> Result<Self> {
-        let clock: ClockId = clock_getcpuclockid(profiler).context("its CPU clock")?;
-        let time = clock_gettime(clock).context("its CPU clock")?;
         Ok(Self {
-            process_s: time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9,
+            process_s: process_s(profiler)?,
             programs_s: programs_ns(profiler)? as f64 / 1e9,
         })
     }
@@ -35,6 +33,13 @@ impl Spent {
         );
         Ok((process + programs) / seconds)
     }
+}
+
+/// What a process has spent.
+pub(super) fn process_s(pid: Pid) -> Result<f64> {
+    let clock: ClockId = clock_getcpuclockid(pid).context("its CPU clock")?;
+    let time = clock_gettime(clock).context("its CPU clock")?;
+    Ok(time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
 }
 
 /// `run_time_ns` of each program it holds (`bpf_prog_show_fdinfo` of the kernel); one program may

@@ -7,11 +7,13 @@
 mod aliasing;
 mod books;
 mod collects;
+mod compared;
 mod cost;
 mod kill;
 mod measure;
 mod meter;
 mod moved;
+mod page;
 mod peers;
 mod report;
 mod shares;
@@ -19,6 +21,7 @@ mod sleepers;
 mod slowdown;
 mod switches;
 mod tasks;
+mod tool;
 mod torn;
 mod wall;
 
@@ -29,7 +32,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use nix::unistd::geteuid;
 use tests::pythons::{self, Python};
 
-use crate::{setup, test};
+use crate::{cache, setup, test};
 use report::Report;
 
 /// What was typed.
@@ -39,18 +42,39 @@ pub(crate) struct Options {
     #[arg(long)]
     quick: bool,
     /// Only this bench: shares, torn, books, cost, slowdown, wall, sleepers, moved, switches,
-    /// tasks, collects, aliasing, kill (repeatable)
+    /// tasks, collects, aliasing, kill, peers (repeatable)
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Only interpreters of this minor version, such as 3.12 (repeatable)
     #[arg(long, value_name = "MINOR")]
     python: Vec<String>,
+    /// Of `peers` only this workload, or slowdown, stolen, warm, start (repeatable)
+    #[arg(long, value_name = "NAME")]
+    workload: Vec<String>,
+    /// Fail when something could not be measured, whatever the figures are
+    #[arg(long)]
+    check: bool,
     /// Also write the figures as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Also write docs/benchmarks.md and its plots, from what the bench `peers` finds
+    #[arg(long)]
+    page: bool,
+    /// With --page: from the JSON of an earlier run; nothing is measured
+    #[arg(long, value_name = "FILE", requires = "page")]
+    from: Option<PathBuf>,
     /// Measure this binary in place of the release build
     #[arg(long, value_name = "FILE")]
     bin: Option<PathBuf>,
+    /// Measure the debug build, which the tests need anyway
+    #[arg(long, conflicts_with = "bin")]
+    debug: bool,
+}
+
+/// As much of an earlier run's JSON as the page needs.
+#[derive(serde::Deserialize)]
+struct Earlier {
+    comparison: compared::Comparison,
 }
 
 /// What every bench knows.
@@ -58,12 +82,18 @@ pub(crate) struct Options {
 struct Setting {
     quick: bool,
     pythons: Vec<Python>,
+    workloads: Vec<String>,
 }
 
 impl Setting {
     /// The first when it is to be quick, else the second.
     fn pick<T>(&self, quick: T, whole: T) -> T {
         if self.quick { quick } else { whole }
+    }
+
+    /// Whether that workload of `peers` is to be measured.
+    fn wants(&self, workload: &str) -> bool {
+        self.workloads.is_empty() || self.workloads.iter().any(|it| it == workload)
     }
 
     /// One interpreter for benches whose subject is not the version: 3.12, or the newest.
@@ -90,6 +120,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("collects", collects::run),
     ("aliasing", aliasing::run),
     ("kill", kill::run),
+    ("peers", peers::run),
 ];
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -100,18 +131,26 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             "there is no bench `{name}`: see `cargo xtask bench --help`"
         );
     }
+    let docs = cache::workspace_root().join("docs");
+    if let Some(earlier) = &options.from {
+        let text = std::fs::read_to_string(earlier);
+        let text = text.with_context(|| format!("`{}`", earlier.display()))?;
+        let earlier: Earlier = serde_json::from_str(&text).context("not the JSON of a run")?;
+        return page::write(&earlier.comparison, &docs);
+    }
     if !geteuid().is_root() {
         bail!("the benches need root: type `sudo -E cargo xtask bench`");
     }
     setup::run(&setup::Options { peers: true })?;
     let binary = match &options.bin {
         Some(path) => path.clone(),
-        None => test::build(true)?,
+        None => test::build(!options.debug)?,
     };
     tests::profiler::use_binary(binary);
     let setting = Setting {
         quick: options.quick,
         pythons: chosen(&options.python)?,
+        workloads: options.workload.clone(),
     };
     let _stats = cost::BpfStats::switch(true)?;
     let mut report = Report::default();
@@ -129,7 +168,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let text = serde_json::to_string_pretty(&report).context("the figures as JSON")?;
         std::fs::write(path, text + "\n").with_context(|| format!("`{}`", path.display()))?;
     }
-    report.summary();
+    if options.page {
+        page::write(&report.comparison, &docs)?;
+    }
+    let broken = report.summary();
+    ensure!(
+        !options.check || broken == 0,
+        "{broken} could not be measured"
+    );
     Ok(())
 }
 

@@ -1,6 +1,10 @@
 //! The figures: printed as they come, each beside its bound, and kept for JSON.
 
 use serde::Serialize;
+use tests::pythons::Python;
+
+use super::compared::{Comparison, Measure, Ran};
+use super::tool::Tool;
 
 /// The most, or the least, that a figure may be.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -37,6 +41,8 @@ struct Figure {
 pub(super) struct Report {
     figures: Vec<Figure>,
     failures: Vec<String>,
+    /// The tools beside each other, if they were compared.
+    pub(super) comparison: Comparison,
     #[serde(skip)]
     bench: String,
 }
@@ -69,6 +75,55 @@ impl Report {
     pub(super) fn failed(&mut self, error: &anyhow::Error) {
         println!("  could not be measured: {error:#}");
         self.failures.push(format!("{}: {error:#}", self.bench));
+    }
+
+    /// A round of one measure of one tool.
+    pub(super) fn compared(
+        &mut self,
+        measure: Measure,
+        workload: &str,
+        python: &Python,
+        tool: &str,
+        value: f64,
+    ) {
+        let case = format!("{} {workload}", python.series());
+        let figure = format!("{tool}: {}", measure.name());
+        let value_and_unit = format!("{:>12} {:<8}", number(value), measure.unit());
+        println!("  {case:<28} {figure:<62} {value_and_unit}");
+        self.comparison
+            .add(measure, workload, &python.series(), tool, value);
+    }
+
+    /// A tool that was tried on an interpreter.
+    pub(super) fn ran(&mut self, ran: Ran) {
+        if let Some(reason) = &ran.missing {
+            let line = format!("{} on {}: missing: {reason}", ran.tool, ran.python);
+            println!("  {line}");
+            if ran.ours {
+                self.failures.push(format!("{}: {line}", self.bench));
+            }
+        }
+        self.comparison.ran.push(ran);
+    }
+
+    /// A tool that failed on a program on which others are measured.
+    pub(super) fn beaten(
+        &mut self,
+        tool: Tool,
+        python: &Python,
+        workload: &str,
+        error: &anyhow::Error,
+    ) {
+        let line = format!(
+            "{} on {}, {workload}: {error:#}",
+            tool.name(),
+            python.series()
+        );
+        println!("  failed: {line}");
+        if tool.is_ours() {
+            self.failures.push(format!("{}: {line}", self.bench));
+        }
+        self.comparison.failures.push(line);
     }
 
     /// One figure, unless there is none: a spread of too few values.
@@ -105,8 +160,8 @@ impl Report {
         });
     }
 
-    /// How many bounds hold.
-    pub(super) fn summary(&self) {
+    /// Says how many bounds hold; gives how much could not be measured.
+    pub(super) fn summary(&self) -> usize {
         let bounded: Vec<_> = self
             .figures
             .iter()
@@ -129,6 +184,10 @@ impl Report {
                 figure.bench, figure.case, figure.figure
             );
         }
+        for failure in &self.failures {
+            println!("  could not be measured: {failure}");
+        }
+        self.failures.len()
     }
 }
 

@@ -7,8 +7,8 @@ use tests::pythons::Python;
 use tests::target::{Account, Target};
 
 use super::Setting;
-use super::peers::PY_SPIES;
 use super::report::{Bound, Report};
+use super::tool::{PY_SPY_GIL, PY_SPY_NONBLOCKING};
 
 /// So many samples that their number itself does not err by a point.
 const FINE: u32 = 999;
@@ -29,30 +29,27 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
             let what = format!("profiler --engine proc on {}", python.label);
             report.failed(&error.context(what));
         }
-        for spy in PY_SPIES
-            .iter()
-            .filter(|spy| spy.name.contains("nonblocking"))
-        {
+        for spy in [PY_SPY_NONBLOCKING, PY_SPY_GIL] {
             let outcome = (|| {
                 let mut target = start(python, rounds, sleep)?;
-                let spying = spy.start(target.pid(), USUAL)?;
+                let spying = spy.start(python, target.pid(), USUAL)?;
                 target.tell("go")?;
                 let accounts = target.done()?;
-                Ok((spying.stop()?, accounts))
+                Ok((spying.stop()?.folded, accounts))
             })();
             match outcome {
                 Ok((folded, accounts)) => {
                     let points = error_in_points(&folded, &accounts);
                     report.plain(
                         &python.label,
-                        &format!("{}: error", spy.name),
+                        &format!("{}: error", spy.name()),
                         points,
                         "points",
                     );
                 }
                 Err(error) => {
                     let error: anyhow::Error = error;
-                    report.failed(&error.context(format!("{} on {}", spy.name, python.label)));
+                    report.failed(&error.context(format!("{} on {}", spy.name(), python.label)));
                 }
             }
         }

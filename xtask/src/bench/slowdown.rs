@@ -2,10 +2,11 @@
 
 use anyhow::{Context, Result};
 use tests::profiler::Running;
+use tests::pythons::Python;
 use tests::target::Target;
 
-use super::peers::{PY_SPIES, PySpy};
 use super::report::{Bound, Report};
+use super::tool::{PY_SPY, PY_SPY_NONBLOCKING, Tool};
 use super::{Setting, measure};
 
 /// Who watches.
@@ -13,7 +14,9 @@ pub(super) enum Side {
     Nobody,
     /// In a mode, so often a second, and how much slower the target may be by the bench's clock.
     Ours(&'static str, u32, f64),
-    PySpy(PySpy, u32),
+    /// With native frames, in cpu mode, likewise.
+    Native(u32, f64),
+    Peer(Tool, u32),
 }
 
 impl Side {
@@ -22,13 +25,14 @@ impl Side {
             Self::Nobody => "nobody".to_owned(),
             Self::Ours("cpu", rate, _) => format!("profiler at {rate} Hz"),
             Self::Ours(mode, rate, _) => format!("profiler, {mode}, at {rate} Hz"),
-            Self::PySpy(spy, rate) => format!("{} at {rate} Hz", spy.name),
+            Self::Native(rate, _) => format!("profiler --native at {rate} Hz"),
+            Self::Peer(tool, rate) => format!("{} at {rate} Hz", tool.name()),
         }
     }
 
     fn bound(&self) -> Option<Bound> {
         match self {
-            Self::Ours(_, _, most) => Some(Bound::AtMost(*most)),
+            Self::Ours(_, _, most) | Self::Native(_, most) => Some(Bound::AtMost(*most)),
             _ => None,
         }
     }
@@ -58,8 +62,8 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         Side::Ours("cpu", 999, 1.02),
     ];
     if !setting.quick {
-        sides.push(Side::PySpy(PY_SPIES[1], 1000));
-        sides.push(Side::PySpy(PY_SPIES[0], 1000));
+        sides.push(Side::Peer(PY_SPY_NONBLOCKING, 1000));
+        sides.push(Side::Peer(PY_SPY, 1000));
     }
     for depth in ["20", "100"] {
         let work = Work {
@@ -84,7 +88,7 @@ pub(super) fn paired(
     let units = calibrated(&mut target, setting.pick(0.5, 2.0))?;
     let mut cpu = Vec::new();
     let wall = measure::ratios(sides, setting.pick(4, 15), |side| {
-        let (wall_s, cpu_s) = watched(&mut target, side, &units)?;
+        let (wall_s, cpu_s) = watched(setting.python()?, &mut target, side, &units)?;
         cpu.push(cpu_s);
         Ok(wall_s)
     })?;
@@ -114,14 +118,14 @@ pub(super) fn paired(
 }
 
 /// How many units take about so long here.
-fn calibrated(target: &mut Target, seconds: f64) -> Result<String> {
+pub(super) fn calibrated(target: &mut Target, seconds: f64) -> Result<String> {
     target.tell("2000")?;
     let took = target.expect("work")?["wall_s"].as_f64().unwrap_or(1.0);
     Ok(((2000.0 * seconds / took) as u64).max(1).to_string())
 }
 
 /// Wall and CPU seconds of the work while one watches.
-fn watched(target: &mut Target, side: &Side, units: &str) -> Result<(f64, f64)> {
+fn watched(python: &Python, target: &mut Target, side: &Side, units: &str) -> Result<(f64, f64)> {
     let work = |target: &mut Target| -> Result<(f64, f64)> {
         target.tell(units)?;
         let took = target.expect("work")?;
@@ -138,8 +142,8 @@ fn watched(target: &mut Target, side: &Side, units: &str) -> Result<(f64, f64)> 
             profiler.stop()?;
             Ok(took)
         }
-        Side::PySpy(spy, rate) => {
-            let spying = spy.start(target.pid(), *rate)?;
+        Side::Peer(tool, rate) => {
+            let spying = tool.start(python, target.pid(), *rate)?;
             let took = work(target)?;
             spying.stop()?;
             Ok(took)

@@ -6,8 +6,8 @@ use tests::profiler::Running;
 use tests::pythons::Python;
 use tests::target::Target;
 
-use super::peers::PY_SPIES;
 use super::report::{Bound, Report};
+use super::tool::PY_SPY_NONBLOCKING;
 use super::{Setting, measure};
 
 const RATE: u32 = 999;
@@ -21,13 +21,13 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         if let Err(error) = outcome {
             report.failed(&error.context(format!("profiler on {case}")));
         }
-        let spy = PY_SPIES[1];
+        let spy = PY_SPY_NONBLOCKING;
         match spied(python, setting.pick(2.0, 5.0)) {
             Ok(torn) => {
                 let share = 100.0 * torn.impossible as f64 / torn.known.max(1) as f64;
-                report.plain(case, &format!("{}: impossible", spy.name), share, "%");
+                report.plain(case, &format!("{}: impossible", spy.name()), share, "%");
             }
-            Err(error) => report.failed(&error.context(format!("{} on {case}", spy.name))),
+            Err(error) => report.failed(&error.context(format!("{} on {case}", spy.name()))),
         }
     }
     Ok(())
@@ -108,7 +108,7 @@ fn spied(python: &Python, seconds: f64) -> Result<Torn> {
     let mut target = start(python)?;
     target.tell("go")?;
     target.expect("running")?;
-    let spying = PY_SPIES[1].start(target.pid(), 1000)?;
+    let spying = PY_SPY_NONBLOCKING.start(python, target.pid(), 1000)?;
     measure::wait(seconds);
-    Ok(spying.stop()?.torn(&target.pairs()))
+    Ok(spying.stop()?.folded.torn(&target.pairs()))
 }

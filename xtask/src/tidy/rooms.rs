@@ -31,7 +31,12 @@ const HOMES: &[(&str, &[&str])] = &[
     ),
     (
         "bytes",
-        &["profiler/src/source", "profiler/src/wire.rs", "tests/"],
+        &[
+            "profiler/src/source",
+            "profiler/src/wire.rs",
+            "profiler/benches/",
+            "tests/",
+        ],
     ),
     ("procfs", &["profiler/src/source", "profiler/src/target"]),
     (
