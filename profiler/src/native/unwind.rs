@@ -44,23 +44,13 @@ pub struct NativeIp {
     pub found: Found,
 }
 
-/// What was found at an address.
-#[derive(Clone, Copy)]
-enum Code {
-    /// Nothing that may be run.
-    None,
-    /// Code with unwind information.
-    Covered,
-    /// Code without.
-    Bare,
-}
-
 /// Unwinds the threads of one process.
 pub struct Unwinder {
     modules: Modules,
     hop: UnwinderX86_64<Arc<[u8]>>,
     rules: CacheX86_64,
-    known: FxHashMap<u64, Code>,
+    /// What the unwind information knows of the code at an address.
+    known: FxHashMap<u64, Cover>,
 }
 
 impl fmt::Debug for Unwinder {
@@ -107,16 +97,12 @@ impl Unwinder {
             if out.len() >= MAX_FRAMES {
                 return UnwindEnd::TooManyFrames;
             }
-            let code = self.code(target, addr);
-            if matches!(code, Code::None) {
-                // Of the leaf it is what is known; a caller there is none.
-                if out.is_empty() {
-                    out.push(NativeIp { addr, sp, found });
-                }
-                return UnwindEnd::NotMapped(addr);
-            }
+            // That of a caller is proven to be code; of the leaf, this is all that is known.
             out.push(NativeIp { addr, sp, found });
-            match self.step(target, code, at, &mut regs, stack) {
+            let Some(cover) = self.code(target, addr) else {
+                return UnwindEnd::NotMapped(addr);
+            };
+            match self.step(target, cover, at, &mut regs, stack) {
                 Ok((caller, by)) => (at, found) = (caller, by),
                 Err(end) => return end,
             }
@@ -127,19 +113,18 @@ impl Unwinder {
     fn step(
         &mut self,
         target: &Target<'_>,
-        code: Code,
+        cover: Cover,
         at: FrameAddress,
         regs: &mut UnwindRegsX86_64,
         stack: StackCopy<'_>,
     ) -> Result<(FrameAddress, Found), UnwindEnd> {
         let before = *regs;
         let addr = RemoteAddr(at.address_for_lookup());
-        let end = match code {
+        let end = match cover {
+            Cover::Nothing => UnwindEnd::NoUnwindInfo(addr),
             // framehop reckons around the stack pointer; no stack is at either end of memory.
-            Code::Covered if !(LOWEST_STACK..HIGHEST_STACK).contains(&before.sp()) => {
-                UnwindEnd::Damaged(addr)
-            }
-            Code::Covered => {
+            _ if !(LOWEST_STACK..HIGHEST_STACK).contains(&before.sp()) => UnwindEnd::Damaged(addr),
+            Cover::Function | Cover::Piece => {
                 let mut read = |addr| stack.word(addr).ok_or(());
                 let hopped = self.hop.unwind_frame(at, regs, &mut self.rules, &mut read);
                 match hopped {
@@ -161,7 +146,6 @@ impl Unwinder {
                     Err(_) => UnwindEnd::Damaged(addr),
                 }
             }
-            Code::Bare | Code::None => UnwindEnd::NoUnwindInfo(addr),
         };
         *regs = before;
         if matches!(end, UnwindEnd::UnknownRegister(_)) {
@@ -188,8 +172,8 @@ impl Unwinder {
         let caller = FrameAddress::from_return_address(caller).ok_or(damaged)?;
         let addr = RemoteAddr(caller.address_for_lookup());
         match self.code(target, addr) {
-            Code::None => Err(UnwindEnd::NotMapped(addr)),
-            Code::Covered | Code::Bare => Ok(caller),
+            None => Err(UnwindEnd::NotMapped(addr)),
+            Some(_) => Ok(caller),
         }
     }
 
@@ -244,7 +228,7 @@ impl Unwinder {
     }
 
     fn frame_ends(&self, target: &Target<'_>, addr: RemoteAddr) -> Option<Vec<u64>> {
-        let place = self.modules.place(addr)?;
+        let place = self.place(addr)?;
         let image = place.image?;
         if image.frame_form(place.vaddr)? != (X86_64_RBP, 16) {
             return None;
@@ -258,31 +242,28 @@ impl Unwinder {
         Some(prologue::ends(&code, image.lowest_saved(place.vaddr)?))
     }
 
-    fn code(&mut self, target: &Target<'_>, addr: RemoteAddr) -> Code {
+    /// What is known of the code at an address; none when it is no code.
+    fn code(&mut self, target: &Target<'_>, addr: RemoteAddr) -> Option<Cover> {
         if let Some(known) = self.known.get(&addr.0) {
-            return *known;
+            return Some(*known);
         }
         let (met, changed) = self.modules.meet(target, addr);
         if changed {
             self.rebuild();
         }
-        let code = match met {
-            // The next look may find a mapping: it is not remembered.
-            Met::Nothing => return Code::None,
-            Met::Area(index) => {
-                let loaded = self.modules.area(index).and_then(|area| area.loaded());
-                let cover = loaded.map(|(image, bias)| image.cover(addr.0.wrapping_sub(bias)));
-                match cover {
-                    Some(Cover::Function | Cover::Piece) => Code::Covered,
-                    Some(Cover::Nothing) | None => Code::Bare,
-                }
-            }
+        // That there is none is not remembered: the next look may find a mapping.
+        let Met::Area(index) = met else {
+            return None;
         };
+        let loaded = self.modules.area(index).and_then(|area| area.loaded());
+        let cover = loaded.map_or(Cover::Nothing, |(image, bias)| {
+            image.cover(addr.0.wrapping_sub(bias))
+        });
         if self.known.len() >= MAX_REMEMBERED {
             self.known.clear();
         }
-        self.known.insert(addr.0, code);
-        code
+        self.known.insert(addr.0, cover);
+        Some(cover)
     }
 
     /// Read the mappings again, for what was unmapped or replaced since.
@@ -308,7 +289,7 @@ impl Unwinder {
     /// also answers when that is over.
     #[must_use]
     pub fn place(&self, addr: RemoteAddr) -> Option<Place> {
-        self.modules.place(addr)
+        self.modules.place(addr, self.known.get(&addr.0).copied())
     }
 
     /// The same of an address that no chain has led to yet.

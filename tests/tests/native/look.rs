@@ -1,5 +1,4 @@
-//! Rung 2: threads that stand still below C code that called Python, unwound from user space and
-//! merged with their Python frames, against what each says its stack is.
+//! One thread that stands still, unwound and merged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,44 +6,41 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use profiler::cpython::{self, Runtime, Wishes};
 use profiler::native::{
-    Detail, Images, LiveSymbols, MAX_STANDING_STACK, NativeFrame, NativeIp, Standing, Standstill,
-    Symbols, Target, UnwindEnd, Unwinder,
+    Detail, Images, LiveSymbols, NativeFrame, NativeIp, Standing, Standstill, Symbols, Target,
+    UnwindEnd, Unwinder,
 };
 use profiler::pipeline::Attached;
 use profiler::pystack::{Chain, ChainEnd, PyFrame, Resolver};
 use profiler::stack::interleave::{
-    Merged, NativeChain, Part, PythonChain, Role, Rung as Share, entries, interleave,
+    Merged, NativeChain, Part, PythonChain, Role, entries, interleave,
 };
 use profiler::target::Memory;
 use profiler::words::{MonotonicNs, Pid, RemoteAddr, ThreadStateAddr, Tid};
 use profiler_common::plan::{NO_FIELD, Plan};
 use profiler_common::walk::{BLOCK_WORDS, Block, RawFrame, frame_of, owner_of};
 use serde::Deserialize;
-use tests::on_each;
-use tests::parked::Parked;
-use tests::pythons::Python;
-use tests::rung::Rung;
 
 /// What the target says: each thread's stack, leaf first.
 #[derive(Deserialize)]
-struct Account {
-    threads: BTreeMap<u32, Vec<String>>,
+pub(crate) struct Account {
+    pub(crate) threads: BTreeMap<u32, Vec<String>>,
 }
 
 /// One thread's stack, merged.
-struct Stack {
-    frames: Vec<Shown>,
-    merged: Merged,
-    end: UnwindEnd,
+pub(crate) struct Stack {
+    pub(crate) frames: Vec<Shown>,
+    pub(crate) merged: Merged,
+    pub(crate) end: UnwindEnd,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Shown {
+pub(crate) enum Shown {
     Python(String),
-    Native(String, Option<String>),
+    Native(NativeFrame),
 }
 
-struct Look {
+/// A process under the eye of a test.
+pub(crate) struct Look {
     attached: Attached,
     plan: Plan,
     resolver: Resolver,
@@ -52,10 +48,12 @@ struct Look {
     unwinder: Unwinder,
     symbols: LiveSymbols,
     is_before_3_11: bool,
+    /// The last chain.
+    chain: Vec<NativeIp>,
 }
 
 impl Look {
-    fn at(pid: u32) -> Result<Self> {
+    pub(crate) fn at(pid: u32) -> Result<Self> {
         let attached = Attached::open(Pid(pid))?;
         let runtime: Runtime = attached.discover()?;
         let wishes = Wishes {
@@ -73,6 +71,7 @@ impl Look {
             states: states.iter().map(by_id).collect(),
             unwinder: Unwinder::new(Images::default()),
             symbols: LiveSymbols::new(Detail::Lines),
+            chain: Vec::new(),
             attached,
         })
     }
@@ -116,7 +115,18 @@ impl Look {
         Ok((frames, into_c))
     }
 
-    fn stack(&mut self, tid: Tid, bytes: usize) -> Result<Stack> {
+    /// The last chain's functions, named anew by one who has seen nothing before.
+    pub(crate) fn named_afterwards(&self) -> Vec<NativeFrame> {
+        let mut symbols = LiveSymbols::new(Detail::Lines);
+        let pid = self.attached.process.pid();
+        let named = |ip: &NativeIp| {
+            let place = self.unwinder.place(ip.addr);
+            symbols.frames(pid, ip.addr, place.as_ref()).to_vec()
+        };
+        self.chain.iter().flat_map(named).collect()
+    }
+
+    pub(crate) fn stack(&mut self, tid: Tid, bytes: usize) -> Result<Stack> {
         let process = self.attached.process.clone();
         let ident = ident_of(&self.attached, &self.states, tid)?;
         let (frames, into_c) = self.python(self.states[&ident])?;
@@ -129,6 +139,7 @@ impl Look {
         let mut chain: Vec<NativeIp> = Vec::new();
         let end =
             Standstill::default().unwind(&mut self.unwinder, &target, place, bytes, &mut chain);
+        self.chain.clone_from(&chain);
         let mut named: Vec<(Arc<[NativeFrame]>, bool)> = Vec::new();
         for ip in &chain {
             let place = self.unwinder.place(ip.addr);
@@ -164,7 +175,8 @@ impl Look {
                 Part::Python(index) => shown.push(Shown::Python(name_of(&python[index]))),
                 Part::Native(index) => {
                     let entry = &entries[index];
-                    shown.push(native(&named[entry.address].0[entry.function]));
+                    let frame = &named[entry.address].0[entry.function];
+                    shown.push(Shown::Native(frame.clone()));
                 }
             }
         }
@@ -174,14 +186,6 @@ impl Look {
             end,
         })
     }
-}
-
-fn native(frame: &NativeFrame) -> Shown {
-    let text = |text: &str| text.to_owned();
-    Shown::Native(
-        frame.function().map_or_else(String::new, text),
-        frame.module().map(text),
-    )
 }
 
 fn name_of(frame: &PyFrame) -> String {
@@ -201,117 +205,4 @@ fn ident_of(attached: &Attached, states: &BTreeMap<u64, ThreadStateAddr>, tid: T
         word.is_ok_and(|word| word == tid.0)
     };
     states.keys().find(holds).copied().context("no such thread")
-}
-
-/// What stands between the Python frames that a thread expects, those in order.
-fn gaps<'a>(frames: &'a [Shown], expected: &[String]) -> Result<Vec<Vec<&'a Shown>>> {
-    let mut wanted = expected.iter().filter(|name| !name.starts_with("C "));
-    let mut gaps = vec![Vec::new()];
-    let mut next = wanted.next();
-    for frame in frames {
-        match (frame, next) {
-            (_, None) => break,
-            (Shown::Python(name), Some(expected)) => {
-                ensure!(name == expected, "`{name}` is where `{expected}` should be");
-                gaps.push(Vec::new());
-                next = wanted.next();
-            }
-            (native, Some(_)) => gaps.last_mut().context("a gap")?.push(native),
-        }
-    }
-    ensure!(next.is_none(), "{next:?} is missing");
-    Ok(gaps)
-}
-
-/// One thread's merged stack against what it says: every Python frame where it is, every C function
-/// between the two that it says, and, where all have names, no other.
-fn is_as_it_says(stack: &Stack, expected: &[String]) -> Result<()> {
-    ensure!(
-        stack.merged.rung == Share::Full && stack.merged.why.is_none() && stack.end.is_root(),
-        "{:?}, {:?}, {}",
-        stack.merged.rung,
-        stack.merged.why,
-        stack.end
-    );
-    let mut gaps = gaps(&stack.frames, expected)?.into_iter();
-    // Without names, a function that enters the evaluator itself is taken for machinery.
-    let is_stripped = stack.frames.iter().any(|frame| {
-        matches!(frame, Shown::Native(name, Some(module))
-            if name.is_empty() && module.starts_with("python"))
-    });
-    let is_named = |frame: &&Shown| matches!(frame, Shown::Native(name, _) if !name.is_empty());
-    let top = gaps.next().context("nothing on top")?;
-    ensure!(!top.is_empty(), "nothing waits on top");
-    let mut gap = top;
-    let mut after = false;
-    for name in expected {
-        match name.strip_prefix("C ") {
-            None => {
-                let left = gap.iter().filter(|frame| is_named(frame)).count();
-                let is_unexpected = after && left > 0 && gap.iter().all(is_named);
-                ensure!(!is_unexpected, "above `{name}`: {gap:?}");
-                gap = gaps.next().unwrap_or_default();
-                after = true;
-            }
-            Some(names) => {
-                let fits = |frame: &&Shown| {
-                    matches!(frame, Shown::Native(own, _)
-                        if own.is_empty() || names.split(' ').any(|name| own.starts_with(name)))
-                };
-                let at = gap.iter().position(fits);
-                if at.is_none() && is_stripped && gap.is_empty() {
-                    continue;
-                }
-                let at = at.with_context(|| format!("`{names}` is not in {gap:?}"))?;
-                gap.drain(..=at);
-                // What it has below itself until its caller is the C library's and its own.
-                after = false;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// A merged stack of a part of the C stack has nothing at another place than the whole one.
-fn is_part_of(part: &Merged, whole: &Merged) -> Result<()> {
-    let mut rest = whole.parts.iter();
-    let is_in_order = part
-        .parts
-        .iter()
-        .all(|part| rest.any(|other| other == part));
-    ensure!(is_in_order, "{part:?} of {whole:?}");
-    let pythons = |merged: &Merged| {
-        let is_python = |part: &&Part| matches!(part, Part::Python(_));
-        merged.parts.iter().filter(is_python).count()
-    };
-    ensure!(pythons(part) == pythons(whole), "Python frames are lost");
-    Ok(())
-}
-
-fn check(python: &Python) -> Result<()> {
-    let parked = Parked::start(python, "native_border.py", &[])?;
-    let account: Account = serde_json::from_str(&parked.line).context(parked.line.clone())?;
-    let mut look = Look::at(parked.pid().parse()?)?;
-    for (tid, expected) in &account.threads {
-        let whole = look.stack(Tid(*tid), MAX_STANDING_STACK)?;
-        let told = || format!("{expected:?}: {:#?}", whole.frames);
-        is_as_it_says(&whole, expected).with_context(told)?;
-        for bytes in (0..24).map(|step| step * 700) {
-            let part = look.stack(Tid(*tid), bytes)?;
-            is_part_of(&part.merged, &whole.merged).with_context(told)?;
-        }
-    }
-    Ok(())
-}
-
-on_each! {
-    Rung::Live, check;
-    every_thread_is_merged_as_it_says_on_3_8: 8;
-    every_thread_is_merged_as_it_says_on_3_9: 9;
-    every_thread_is_merged_as_it_says_on_3_10: 10;
-    every_thread_is_merged_as_it_says_on_3_11: 11;
-    every_thread_is_merged_as_it_says_on_3_12: 12;
-    every_thread_is_merged_as_it_says_on_3_13: 13;
-    every_thread_is_merged_as_it_says_on_3_14: 14;
-    every_thread_is_merged_as_it_says_on_3_15: 15;
 }
