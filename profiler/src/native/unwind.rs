@@ -14,12 +14,13 @@ use std::sync::Arc;
 use super::end::{Found, UnwindEnd};
 use super::image::{Cover, Image, Images};
 use super::modules::{Met, Modules, Place, Target};
-use super::prologue;
+use super::prologue::{self, Return};
 use super::registers::{Registers, StackCopy};
 use crate::words::RemoteAddr;
 
-/// Most frames of a chain.
-pub const MAX_FRAMES: usize = 1024;
+/// Most frames of a chain: a thousand Python functions that called one another through C are some
+/// eight thousand.
+pub const MAX_FRAMES: usize = 1 << 14;
 /// Most addresses of which it is remembered what they are.
 const MAX_REMEMBERED: usize = 1 << 16;
 /// Stands in framehop's registers for a frame pointer that is not known: nothing can be read
@@ -51,6 +52,8 @@ pub struct Unwinder {
     rules: CacheX86_64,
     /// What the unwind information knows of the code at an address.
     known: FxHashMap<u64, Cover>,
+    /// What code without any does behind a call.
+    returns: FxHashMap<u64, Option<Return>>,
 }
 
 impl fmt::Debug for Unwinder {
@@ -71,6 +74,7 @@ impl Unwinder {
             hop: UnwinderX86_64::new(),
             rules: CacheX86_64::new(),
             known: FxHashMap::default(),
+            returns: FxHashMap::default(),
         }
     }
 
@@ -151,6 +155,11 @@ impl Unwinder {
         if matches!(end, UnwindEnd::UnknownRegister(_)) {
             self.find_frame_pointer(target, addr, regs, stack);
         }
+        if cover == Cover::Nothing
+            && let Some(caller) = self.by_instructions(target, at, regs, stack)
+        {
+            return Ok((caller, Found::Instructions));
+        }
         match self.by_frame_pointer(target, regs, stack) {
             Some(caller) => Ok((caller, Found::FramePointer)),
             None => Err(end),
@@ -175,6 +184,37 @@ impl Unwinder {
             None => Err(UnwindEnd::NotMapped(addr)),
             Some(_) => Ok(caller),
         }
+    }
+
+    /// Code of no file that returns right behind its call.
+    fn by_instructions(
+        &mut self,
+        target: &Target<'_>,
+        at: FrameAddress,
+        regs: &mut UnwindRegsX86_64,
+        stack: StackCopy<'_>,
+    ) -> Option<FrameAddress> {
+        let FrameAddress::ReturnAddress(back) = at else {
+            return None;
+        };
+        let read = || {
+            let mut behind = [0; 8];
+            let read = target.memory.read(RemoteAddr(back.get()), &mut behind);
+            read.ok().and_then(|()| Return::of(behind))
+        };
+        let known = self.returns.entry(back.get()).or_insert_with(read);
+        let Return { address, pops_bp } = (*known)?;
+        let place = regs.sp().checked_add(address)?;
+        let caller = stack.word(place)?;
+        let mut after = *regs;
+        if pops_bp {
+            after.set_bp(stack.word(regs.sp())?);
+        }
+        after.set_sp(place.checked_add(8)?);
+        after.set_ip(caller);
+        let caller = self.proven(target, regs, &after, caller).ok()?;
+        *regs = after;
+        Some(caller)
     }
 
     fn by_frame_pointer(
@@ -261,6 +301,7 @@ impl Unwinder {
         });
         if self.known.len() >= MAX_REMEMBERED {
             self.known.clear();
+            self.returns.clear();
         }
         self.known.insert(addr.0, cover);
         Some(cover)
@@ -275,6 +316,7 @@ impl Unwinder {
 
     fn rebuild(&mut self) {
         self.known.clear();
+        self.returns.clear();
         self.hop = UnwinderX86_64::new();
         for area in self.modules.areas() {
             if let Some((image, bias)) = area.loaded() {

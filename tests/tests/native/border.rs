@@ -2,14 +2,14 @@
 
 use anyhow::{Context, Result, ensure};
 use profiler::native::MAX_STANDING_STACK;
-use profiler::stack::interleave::{Merged, Part, Rung as Share};
+use profiler::stack::interleave::{Merged, Part, Rung as Share, Why};
 use profiler::words::Tid;
 use tests::on_each;
 use tests::parked::Parked;
 use tests::pythons::Python;
 use tests::rung::Rung;
 
-use crate::look::{Account, Look, Shown, Stack};
+use crate::look::{Account, Look, MOST_FRAMES, Shown, Stack};
 
 /// What stands between the Python frames that a thread expects, those in order.
 fn gaps<'a>(frames: &'a [Shown], expected: &[String]) -> Result<Vec<Vec<&'a Shown>>> {
@@ -35,7 +35,9 @@ fn gaps<'a>(frames: &'a [Shown], expected: &[String]) -> Result<Vec<Vec<&'a Show
 /// between the two that it says, and, where all have names, no other.
 fn is_as_it_says(stack: &Stack, expected: &[String]) -> Result<()> {
     ensure!(
-        stack.merged.rung == Share::Full && stack.merged.why.is_none() && stack.end.is_root(),
+        matches!(stack.merged.rung, Share::Full | Share::FramePointers)
+            && stack.merged.why.is_none()
+            && stack.end.is_root(),
         "{:?}, {:?}, {}",
         stack.merged.rung,
         stack.merged.why,
@@ -82,6 +84,44 @@ fn is_as_it_says(stack: &Stack, expected: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// A stack that is deeper than what is kept of it: C functions are between the Python frames of
+/// both ends.
+fn has_both_ends(stack: &Stack, expected: &[String]) -> Result<()> {
+    let merged = &stack.merged;
+    ensure!(
+        merged.rung == Share::LeafEnd && merged.why == Some(Why::PythonMissing),
+        "{:?}, {:?}, {}",
+        merged.rung,
+        merged.why,
+        stack.end
+    );
+    let is_python = |frame: &Shown| matches!(frame, Shown::Python(_));
+    let ends: Vec<&[Shown]> = stack.frames.split_inclusive(is_python).collect();
+    ensure!(ends.len() == MOST_FRAMES, "{} frames", ends.len());
+    let name = |end: &[Shown]| match end.last() {
+        Some(Shown::Python(name)) => name.clone(),
+        _ => String::new(),
+    };
+    let deepest = expected.last().context("a root")?;
+    for (index, pair) in ends.windows(2).enumerate() {
+        if name(pair[0]) != *deepest || name(pair[1]) != *deepest {
+            continue;
+        }
+        // Right behind the missing ones nobody knows what was between.
+        let is_gap = index + 1 == MOST_FRAMES / 2;
+        ensure!(
+            (pair[1].len() == 1) == is_gap,
+            "{index}: {:?}, {}, {:?}",
+            pair[1],
+            stack.end,
+            &stack.frames[stack.frames.len() - 30..]
+        );
+    }
+    let own = ends.iter().filter(|end| name(end) == *deepest).count();
+    ensure!(own > MOST_FRAMES - 16, "{own} of {MOST_FRAMES}");
+    Ok(())
+}
+
 /// A merged stack of a part of the C stack has nothing at another place than the whole one.
 fn is_part_of(part: &Merged, whole: &Merged) -> Result<()> {
     let mut rest = whole.parts.iter();
@@ -99,12 +139,25 @@ fn is_part_of(part: &Merged, whole: &Merged) -> Result<()> {
 }
 
 fn check(python: &Python) -> Result<()> {
+    merges(python)?;
+    // From 3.12 on, each Python function can have instructions of its own, named in a file.
+    if python.minor() >= (3, 12) && !python.free_threaded {
+        merges(&python.with(&["-X", "perf"])).context("with `-X perf`")?;
+    }
+    Ok(())
+}
+
+fn merges(python: &Python) -> Result<()> {
     let parked = Parked::start(python, "native_border.py", &[])?;
     let account: Account = serde_json::from_str(&parked.line).context(parked.line.clone())?;
     let mut look = Look::at(parked.pid().parse()?)?;
     for (tid, expected) in &account.threads {
         let whole = look.stack(Tid(*tid), MAX_STANDING_STACK)?;
         let told = || format!("{expected:?}: {:#?}", whole.frames);
+        if expected.len() > MOST_FRAMES {
+            has_both_ends(&whole, expected)?;
+            continue;
+        }
         is_as_it_says(&whole, expected).with_context(told)?;
         for bytes in (0..24).map(|step| step * 700) {
             let part = look.stack(Tid(*tid), bytes)?;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use profiler::cpython::{self, Runtime, Wishes};
 use profiler::native::{
-    Detail, Images, LiveSymbols, NativeFrame, NativeIp, Standing, Standstill, Symbols, Target,
-    UnwindEnd, Unwinder,
+    Detail, Found, Images, LiveSymbols, NativeFrame, NativeIp, Standing, Standstill, Symbols,
+    Target, UnwindEnd, Unwinder,
 };
 use profiler::pipeline::Attached;
 use profiler::pystack::{Chain, ChainEnd, PyFrame, Resolver};
@@ -19,6 +19,9 @@ use profiler::words::{MonotonicNs, Pid, RemoteAddr, ThreadStateAddr, Tid};
 use profiler_common::plan::{NO_FIELD, Plan};
 use profiler_common::walk::{BLOCK_WORDS, Block, RawFrame, frame_of, owner_of};
 use serde::Deserialize;
+
+/// Most frames of a Python chain that are kept, half of them at either end.
+pub(crate) const MOST_FRAMES: usize = 256;
 
 /// What the target says: each thread's stack, leaf first.
 #[derive(Deserialize)]
@@ -101,7 +104,7 @@ impl Look {
         let (mut frames, mut into_c) = (Vec::new(), Vec::new());
         let mut entered = false;
         while next != 0 {
-            ensure!(frames.len() < 512, "a chain without end");
+            ensure!(frames.len() < 4096, "a chain without end");
             let block = self.block(next, walk.frame_bytes)?;
             next = block.u64(walk.frame_previous);
             if owner_of(walk, &block) >= walk.shim_owner {
@@ -129,7 +132,14 @@ impl Look {
     pub(crate) fn stack(&mut self, tid: Tid, bytes: usize) -> Result<Stack> {
         let process = self.attached.process.clone();
         let ident = ident_of(&self.attached, &self.states, tid)?;
-        let (frames, into_c) = self.python(self.states[&ident])?;
+        let (mut frames, mut into_c) = self.python(self.states[&ident])?;
+        // As the walk leaves a deep chain: both ends.
+        let missing = frames.len().saturating_sub(MOST_FRAMES);
+        let gap = (missing > 0).then_some(MOST_FRAMES / 2);
+        if let Some(gap) = gap {
+            frames.drain(gap..gap + missing);
+            into_c.drain(gap..gap + missing);
+        }
         let place = Standing::of(&process.in_kernel(tid)?).context("it runs")?;
         let target = Target {
             mapped: &process,
@@ -153,12 +163,12 @@ impl Look {
             &NativeChain {
                 roles: &roles,
                 is_whole: end.is_root(),
-                by_frame_pointer: false,
+                by_frame_pointer: chain.iter().any(|ip| ip.found == Found::FramePointer),
                 leaf_evaluator: None,
             },
             &PythonChain {
                 into_c: &into_c,
-                gap: None,
+                gap,
                 is_whole: true,
             },
         );
