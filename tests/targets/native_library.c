@@ -23,10 +23,19 @@ __attribute__((noinline)) int rust_like(callback call) {
 }
 
 int cpp_like(callback call) __asm__("_ZN5space4Type6methodEi");
-__attribute__((noinline)) int cpp_like(callback call) {
+__attribute__((noinline, cold)) int cpp_like(callback call) {
     return rust_like(call) + 1; /* line cpp_like */
 }
 
+/* What calls a cold function is put elsewhere. */
+__attribute__((noinline)) int splits(callback call, int number) {
+    if (__builtin_expect(number == 7, 0)) {
+        int result = cpp_like(call); /* line splits */
+        return result * 3 + number;
+    }
+    return number ^ 1;
+}
+
 int enter(callback call) {
-    return cpp_like(call) + 1; /* line enter */
+    return splits(call, 7) + 1; /* line enter */
 }

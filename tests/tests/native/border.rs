@@ -1,7 +1,7 @@
 //! Python frames and C functions in their true order, against what each thread says its stack is.
 
 use anyhow::{Context, Result, ensure};
-use profiler::native::MAX_STANDING_STACK;
+use profiler::native::{MAX_STANDING_STACK, NativeFrame};
 use profiler::stack::interleave::{Merged, Part, Rung as Share, Why};
 use profiler::words::Tid;
 use tests::on_each;
@@ -139,15 +139,15 @@ fn is_part_of(part: &Merged, whole: &Merged) -> Result<()> {
 }
 
 fn check(python: &Python) -> Result<()> {
-    merges(python)?;
+    merges(python, false)?;
     // From 3.12 on, each Python function can have instructions of its own, named in a file.
     if python.minor() >= (3, 12) && !python.free_threaded {
-        merges(&python.with(&["-X", "perf"])).context("with `-X perf`")?;
+        merges(&python.with(&["-X", "perf"]), true).context("with `-X perf`")?;
     }
     Ok(())
 }
 
-fn merges(python: &Python) -> Result<()> {
+fn merges(python: &Python, has_perf_map: bool) -> Result<()> {
     let parked = Parked::start(python, "native_border.py", &[])?;
     let account: Account = serde_json::from_str(&parked.line).context(parked.line.clone())?;
     let mut look = Look::at(parked.pid().parse()?)?;
@@ -159,6 +159,17 @@ fn merges(python: &Python) -> Result<()> {
             continue;
         }
         is_as_it_says(&whole, expected).with_context(told)?;
+        if has_perf_map {
+            let of_map = |frame: &NativeFrame| {
+                let function = frame.function().unwrap_or_default();
+                function.starts_with("py::wait:") && function.ends_with("native_border.py")
+            };
+            ensure!(
+                look.named().iter().any(of_map),
+                "no name by the map: {}",
+                told()
+            );
+        }
         for bytes in (0..24).map(|step| step * 700) {
             let part = look.stack(Tid(*tid), bytes)?;
             is_part_of(&part.merged, &whole.merged).with_context(told)?;

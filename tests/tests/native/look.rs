@@ -14,7 +14,7 @@ use profiler::pystack::{Chain, ChainEnd, PyFrame, Resolver};
 use profiler::stack::interleave::{
     Merged, NativeChain, Part, PythonChain, Role, entries, interleave,
 };
-use profiler::target::Memory;
+use profiler::target::{Backing, Mapping, Memory};
 use profiler::words::{MonotonicNs, Pid, RemoteAddr, ThreadStateAddr, Tid};
 use profiler_common::plan::{NO_FIELD, Plan};
 use profiler_common::walk::{BLOCK_WORDS, Block, RawFrame, frame_of, owner_of};
@@ -119,14 +119,40 @@ impl Look {
     }
 
     /// The last chain's functions, named anew by one who has seen nothing before.
-    pub(crate) fn named_afterwards(&self) -> Vec<NativeFrame> {
-        let mut symbols = LiveSymbols::new(Detail::Lines);
+    pub(crate) fn named_afterwards(&mut self) -> Vec<NativeFrame> {
+        self.symbols = LiveSymbols::new(Detail::Lines);
+        self.named()
+    }
+
+    /// The last chain's functions, with what is folded away.
+    pub(crate) fn named(&mut self) -> Vec<NativeFrame> {
+        let symbols = &mut self.symbols;
         let pid = self.attached.process.pid();
         let named = |ip: &NativeIp| {
             let place = self.unwinder.place(ip.addr);
             symbols.frames(pid, ip.addr, place.as_ref()).to_vec()
         };
         self.chain.iter().flat_map(named).collect()
+    }
+
+    /// What is at every place of the vdso that a function may begin at.
+    pub(crate) fn vdso(&mut self) -> Result<Vec<NativeFrame>> {
+        let process = self.attached.process.clone();
+        let target = Target {
+            mapped: &process,
+            memory: &self.attached.memory,
+            now: MonotonicNs(0),
+        };
+        let maps = process.maps()?;
+        let is_vdso = |mapping: &&Mapping| mapping.backing == Backing::Special("vdso".to_owned());
+        let vdso = maps.iter().find(is_vdso).context("no vdso")?;
+        let mut named = Vec::new();
+        for addr in (vdso.start.0..vdso.end.0).step_by(16).map(RemoteAddr) {
+            let place = self.unwinder.meet(&target, addr);
+            let frames = self.symbols.frames(process.pid(), addr, place.as_ref());
+            named.extend_from_slice(&frames);
+        }
+        Ok(named)
     }
 
     pub(crate) fn stack(&mut self, tid: Tid, bytes: usize) -> Result<Stack> {

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use profiler::native::{MAX_STANDING_STACK, NativeFrame};
+use profiler::native::{LiveSymbols, MAX_STANDING_STACK, NativeFrame};
 use profiler::stack::Frame;
 use profiler::stack::interleave::Rung as Share;
-use profiler::words::Tid;
+use profiler::words::{RemoteAddr, Tid};
 use tests::on_each;
 use tests::parked::Parked;
-use tests::pythons::Python;
-use tests::rung::Rung;
+use tests::pythons::{self, Python};
+use tests::rung::{self, Rung};
 
 use crate::look::{Account, Look, Shown};
 
@@ -119,11 +119,15 @@ fn is_right(own: &[&NativeFrame], made: Made, is_deleted: bool) -> Result<()> {
         (Some("called_first"), line("called_first")),
         (Some("crate::module::function"), line("rust_like")),
         (Some("space::Type::method(int)"), line("cpp_like")),
+        (Some("splits"), line("splits")),
         (Some("enter"), line("enter")),
     ];
     let nameless = (None, None);
-    let without_lines =
-        [0, 2, 3, 4, 5].map(|index| (with_lines[index].0.filter(|_| index > 0), None));
+    let without_lines = [0, 2, 3, 4, 5, 6].map(|index| {
+        // The two that are not exported: one, and the piece that is elsewhere.
+        let is_named = index != 0 && index != 5;
+        (with_lines[index].0.filter(|_| is_named), None)
+    });
     let expected: &[_] = if has_lines {
         &with_lines
     } else {
@@ -171,4 +175,38 @@ on_each! {
     a_librarys_functions_have_their_names_and_lines_on_3_8: 8;
     a_librarys_functions_have_their_names_and_lines_on_3_12: 12;
     a_librarys_functions_have_their_names_and_lines_on_3_14: 14;
+}
+
+/// The vdso has no file, and its place is another one in each process.
+#[test]
+fn the_vdsos_functions_have_names() -> Result<()> {
+    if !rung::reached(Rung::Live) {
+        return Ok(());
+    }
+    let python = pythons::required().first().context("an interpreter")?;
+    let parked = Parked::start(python, "native_border.py", &[])?;
+    let mut look = Look::at(parked.pid().parse()?)?;
+    let named = look.vdso()?;
+    let is_known = |frame: &&NativeFrame| {
+        let function = frame.function().unwrap_or_default();
+        frame.module() == Some("[vdso]") && function.contains("clock_gettime")
+    };
+    ensure!(named.iter().any(|frame| is_known(&frame)), "{named:?}");
+    Ok(())
+}
+
+/// An address of the kernel has the name that the kernel's own list gives it.
+#[test]
+fn the_kernels_functions_have_names() -> Result<()> {
+    if !rung::reached(Rung::Kernel) {
+        return Ok(());
+    }
+    let list = std::fs::read_to_string("/proc/kallsyms")?;
+    let row = list.lines().find(|row| row.ends_with(" T vfs_read"));
+    let row = row.context("`vfs_read` is not in /proc/kallsyms")?;
+    let addr = u64::from_str_radix(row.split(' ').next().unwrap_or_default(), 16)?;
+    let frames = LiveSymbols::default().kernel(RemoteAddr(addr + 8));
+    let names: Vec<_> = frames.iter().map(NativeFrame::function).collect();
+    ensure!(names == [Some("vfs_read")], "{names:?}");
+    Ok(())
 }
