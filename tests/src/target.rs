@@ -85,6 +85,10 @@ const SCRIPTS: &[(&str, &str)] = &[
         "native_border.py",
         include_str!("../targets/native_border.py"),
     ),
+    (
+        "native_library.py",
+        include_str!("../targets/native_library.py"),
+    ),
     ("short_calls.py", include_str!("../targets/short_calls.py")),
     ("sleepers.py", include_str!("../targets/sleepers.py")),
     ("short_turns.py", include_str!("../targets/short_turns.py")),

@@ -1,6 +1,7 @@
 //! The ground truth itself: every target runs on every interpreter and says what it is to say.
 
 use anyhow::{Context, Result, ensure};
+use tests::parked::Parked;
 use tests::pythons::{self, Python};
 use tests::rung::{self, Rung};
 use tests::target::{Account, Target};
@@ -135,6 +136,9 @@ fn all_of(python: &Python) -> Result<()> {
     check_once(python, "in_step.py", &["1", "0.05", "3"], &["major"]).context("in_step, one")?;
     check(python, "main_thread_exits.py", &[]).context("main_thread_exits")?;
     check(python, "sub_interpreters.py", &[]).context("sub_interpreters")?;
+    // Its threads block once it has said what their stacks are; another test compares these.
+    let parked = Parked::start(python, "native_border.py", &[]).context("native_border")?;
+    ensure!(parked.line.contains("\"recurses\""), "{}", parked.line);
     check(python, "without_sys.py", &[]).context("without_sys")?;
     check(python, "tasks.py", &[]).context("tasks")?;
     check(python, "many_tasks.py", &["10"]).context("many_tasks")?;

@@ -79,6 +79,9 @@ pub enum Found {
     Registers,
     /// By the unwind information of the function that it called.
     UnwindInfo,
+    /// By the instructions that follow the call, which return: the code of `-X perf`, which has no
+    /// unwind information.
+    Instructions,
     /// By the frame pointer of the function that it called.
     FramePointer,
 }
@@ -90,6 +93,7 @@ impl Found {
         match self {
             Self::Registers => "registers",
             Self::UnwindInfo => "unwind_info",
+            Self::Instructions => "instructions",
             Self::FramePointer => "frame_pointer",
         }
     }

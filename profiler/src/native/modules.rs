@@ -253,13 +253,13 @@ impl Modules {
     }
 
     /// What is at an address, as far as it has been met.
-    pub(super) fn place(&self, addr: RemoteAddr) -> Option<Place> {
+    pub(super) fn place(&self, addr: RemoteAddr, known: Option<Cover>) -> Option<Place> {
         let area = self.areas.get(self.find(addr.0)?)?;
         Some(match area.loaded() {
             Some((image, bias)) => {
                 let vaddr = addr.0.wrapping_sub(bias);
                 Place {
-                    cover: image.cover(vaddr),
+                    cover: known.unwrap_or_else(|| image.cover(vaddr)),
                     image: Some(Arc::clone(image)),
                     vaddr,
                 }

@@ -1,10 +1,34 @@
-//! Where the frame of a function that keeps a frame pointer ends, when only its stack pointer is
-//! known.
+//! What a function's own instructions say of its frame, where unwind information does not.
 //!
+//! Its end, when it keeps a frame pointer and only its stack pointer is known:
 //! A thread that stands still tells its stack pointer and nothing else, and what it called need
 //! not have saved the frame pointer. How far its frame reaches, the function's first instructions
 //! and its unwind information say together. That is a guess with two or three answers, which the
 //! caller has to prove. Not here: functions that move their stack pointer later on (`alloca`).
+
+/// What code that returns right behind a call does to the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Return {
+    /// How many bytes above the stack pointer the return address is.
+    pub(super) address: u64,
+    /// The frame pointer is the word at the stack pointer.
+    pub(super) pops_bp: bool,
+}
+
+impl Return {
+    /// From the instructions behind a call; none if they do anything else first.
+    pub(super) fn of(behind: [u8; 8]) -> Option<Self> {
+        let (address, pops_bp) = match behind {
+            [0xc3, ..] => (0, false),
+            // pop %rbp; ret
+            [0x5d, 0xc3, ..] => (8, true),
+            // add $…, %rsp; ret
+            [0x48, 0x83, 0xc4, bytes, 0xc3, ..] if bytes < 0x80 => (u64::from(bytes), false),
+            _ => return None,
+        };
+        Some(Self { address, pops_bp })
+    }
+}
 
 /// Bytes of a function's beginning that are looked at.
 pub(super) const BEGINNING: usize = 96;
@@ -61,6 +85,22 @@ mod tests {
         check(&large, 16, &[0x210]);
         check(&pushed[..7], 32, &[32]);
         check(&[], 0, &[16]);
+    }
+
+    #[test]
+    fn code_that_returns_at_once_says_where_to() {
+        let check = |code: &[u8], expected| {
+            let mut behind = [0x90; 8];
+            behind[..code.len()].copy_from_slice(code);
+            let found = Return::of(behind).map(|found| (found.address, found.pops_bp));
+            assert_eq!(found, expected, "{code:x?}");
+        };
+        check(&[0xc3], Some((0, false)));
+        check(&[0x5d, 0xc3], Some((8, true)));
+        check(&[0x48, 0x83, 0xc4, 0x08, 0xc3], Some((8, false)));
+        check(&[0x48, 0x83, 0xc4, 0x88, 0xc3], None);
+        check(&[0x48, 0x83, 0xc4, 0x08, 0x5b], None);
+        check(&[], None);
     }
 
     #[test]

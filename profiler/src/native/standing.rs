@@ -10,8 +10,9 @@ use super::unwind::{NativeIp, Unwinder};
 use crate::target::InKernel;
 use crate::words::RemoteAddr;
 
-/// Most bytes of a stack that are read. Deeper than a tick's copy: nobody waits for it.
-pub const MAX_STANDING_STACK: usize = 1 << 20;
+/// Most bytes of a stack that are read: as much as a stack has as a rule. Most of that is read for
+/// none, for a chain asks for no more than it follows.
+pub const MAX_STANDING_STACK: usize = 8 << 20;
 const PAGE: u64 = 4096;
 
 /// What a look at a thread that stands still is done with; keeps its buffer.

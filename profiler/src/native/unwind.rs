@@ -14,12 +14,13 @@ use std::sync::Arc;
 use super::end::{Found, UnwindEnd};
 use super::image::{Cover, Image, Images};
 use super::modules::{Met, Modules, Place, Target};
-use super::prologue;
+use super::prologue::{self, Return};
 use super::registers::{Registers, StackCopy};
 use crate::words::RemoteAddr;
 
-/// Most frames of a chain.
-pub const MAX_FRAMES: usize = 1024;
+/// Most frames of a chain: a thousand Python functions that called one another through C are some
+/// eight thousand.
+pub const MAX_FRAMES: usize = 1 << 14;
 /// Most addresses of which it is remembered what they are.
 const MAX_REMEMBERED: usize = 1 << 16;
 /// Stands in framehop's registers for a frame pointer that is not known: nothing can be read
@@ -44,23 +45,15 @@ pub struct NativeIp {
     pub found: Found,
 }
 
-/// What was found at an address.
-#[derive(Clone, Copy)]
-enum Code {
-    /// Nothing that may be run.
-    None,
-    /// Code with unwind information.
-    Covered,
-    /// Code without.
-    Bare,
-}
-
 /// Unwinds the threads of one process.
 pub struct Unwinder {
     modules: Modules,
     hop: UnwinderX86_64<Arc<[u8]>>,
     rules: CacheX86_64,
-    known: FxHashMap<u64, Code>,
+    /// What the unwind information knows of the code at an address.
+    known: FxHashMap<u64, Cover>,
+    /// What code without any does behind a call.
+    returns: FxHashMap<u64, Option<Return>>,
 }
 
 impl fmt::Debug for Unwinder {
@@ -81,6 +74,7 @@ impl Unwinder {
             hop: UnwinderX86_64::new(),
             rules: CacheX86_64::new(),
             known: FxHashMap::default(),
+            returns: FxHashMap::default(),
         }
     }
 
@@ -107,16 +101,12 @@ impl Unwinder {
             if out.len() >= MAX_FRAMES {
                 return UnwindEnd::TooManyFrames;
             }
-            let code = self.code(target, addr);
-            if matches!(code, Code::None) {
-                // Of the leaf it is what is known; a caller there is none.
-                if out.is_empty() {
-                    out.push(NativeIp { addr, sp, found });
-                }
-                return UnwindEnd::NotMapped(addr);
-            }
+            // That of a caller is proven to be code; of the leaf, this is all that is known.
             out.push(NativeIp { addr, sp, found });
-            match self.step(target, code, at, &mut regs, stack) {
+            let Some(cover) = self.code(target, addr) else {
+                return UnwindEnd::NotMapped(addr);
+            };
+            match self.step(target, cover, at, &mut regs, stack) {
                 Ok((caller, by)) => (at, found) = (caller, by),
                 Err(end) => return end,
             }
@@ -127,19 +117,18 @@ impl Unwinder {
     fn step(
         &mut self,
         target: &Target<'_>,
-        code: Code,
+        cover: Cover,
         at: FrameAddress,
         regs: &mut UnwindRegsX86_64,
         stack: StackCopy<'_>,
     ) -> Result<(FrameAddress, Found), UnwindEnd> {
         let before = *regs;
         let addr = RemoteAddr(at.address_for_lookup());
-        let end = match code {
+        let end = match cover {
+            Cover::Nothing => UnwindEnd::NoUnwindInfo(addr),
             // framehop reckons around the stack pointer; no stack is at either end of memory.
-            Code::Covered if !(LOWEST_STACK..HIGHEST_STACK).contains(&before.sp()) => {
-                UnwindEnd::Damaged(addr)
-            }
-            Code::Covered => {
+            _ if !(LOWEST_STACK..HIGHEST_STACK).contains(&before.sp()) => UnwindEnd::Damaged(addr),
+            Cover::Function | Cover::Piece => {
                 let mut read = |addr| stack.word(addr).ok_or(());
                 let hopped = self.hop.unwind_frame(at, regs, &mut self.rules, &mut read);
                 match hopped {
@@ -161,11 +150,15 @@ impl Unwinder {
                     Err(_) => UnwindEnd::Damaged(addr),
                 }
             }
-            Code::Bare | Code::None => UnwindEnd::NoUnwindInfo(addr),
         };
         *regs = before;
         if matches!(end, UnwindEnd::UnknownRegister(_)) {
             self.find_frame_pointer(target, addr, regs, stack);
+        }
+        if cover == Cover::Nothing
+            && let Some(caller) = self.by_instructions(target, at, regs, stack)
+        {
+            return Ok((caller, Found::Instructions));
         }
         match self.by_frame_pointer(target, regs, stack) {
             Some(caller) => Ok((caller, Found::FramePointer)),
@@ -188,9 +181,40 @@ impl Unwinder {
         let caller = FrameAddress::from_return_address(caller).ok_or(damaged)?;
         let addr = RemoteAddr(caller.address_for_lookup());
         match self.code(target, addr) {
-            Code::None => Err(UnwindEnd::NotMapped(addr)),
-            Code::Covered | Code::Bare => Ok(caller),
+            None => Err(UnwindEnd::NotMapped(addr)),
+            Some(_) => Ok(caller),
         }
+    }
+
+    /// Code of no file that returns right behind its call.
+    fn by_instructions(
+        &mut self,
+        target: &Target<'_>,
+        at: FrameAddress,
+        regs: &mut UnwindRegsX86_64,
+        stack: StackCopy<'_>,
+    ) -> Option<FrameAddress> {
+        let FrameAddress::ReturnAddress(back) = at else {
+            return None;
+        };
+        let read = || {
+            let mut behind = [0; 8];
+            let read = target.memory.read(RemoteAddr(back.get()), &mut behind);
+            read.ok().and_then(|()| Return::of(behind))
+        };
+        let known = self.returns.entry(back.get()).or_insert_with(read);
+        let Return { address, pops_bp } = (*known)?;
+        let place = regs.sp().checked_add(address)?;
+        let caller = stack.word(place)?;
+        let mut after = *regs;
+        if pops_bp {
+            after.set_bp(stack.word(regs.sp())?);
+        }
+        after.set_sp(place.checked_add(8)?);
+        after.set_ip(caller);
+        let caller = self.proven(target, regs, &after, caller).ok()?;
+        *regs = after;
+        Some(caller)
     }
 
     fn by_frame_pointer(
@@ -244,7 +268,7 @@ impl Unwinder {
     }
 
     fn frame_ends(&self, target: &Target<'_>, addr: RemoteAddr) -> Option<Vec<u64>> {
-        let place = self.modules.place(addr)?;
+        let place = self.place(addr)?;
         let image = place.image?;
         if image.frame_form(place.vaddr)? != (X86_64_RBP, 16) {
             return None;
@@ -258,31 +282,29 @@ impl Unwinder {
         Some(prologue::ends(&code, image.lowest_saved(place.vaddr)?))
     }
 
-    fn code(&mut self, target: &Target<'_>, addr: RemoteAddr) -> Code {
+    /// What is known of the code at an address; none when it is no code.
+    fn code(&mut self, target: &Target<'_>, addr: RemoteAddr) -> Option<Cover> {
         if let Some(known) = self.known.get(&addr.0) {
-            return *known;
+            return Some(*known);
         }
         let (met, changed) = self.modules.meet(target, addr);
         if changed {
             self.rebuild();
         }
-        let code = match met {
-            // The next look may find a mapping: it is not remembered.
-            Met::Nothing => return Code::None,
-            Met::Area(index) => {
-                let loaded = self.modules.area(index).and_then(|area| area.loaded());
-                let cover = loaded.map(|(image, bias)| image.cover(addr.0.wrapping_sub(bias)));
-                match cover {
-                    Some(Cover::Function | Cover::Piece) => Code::Covered,
-                    Some(Cover::Nothing) | None => Code::Bare,
-                }
-            }
+        // That there is none is not remembered: the next look may find a mapping.
+        let Met::Area(index) = met else {
+            return None;
         };
+        let loaded = self.modules.area(index).and_then(|area| area.loaded());
+        let cover = loaded.map_or(Cover::Nothing, |(image, bias)| {
+            image.cover(addr.0.wrapping_sub(bias))
+        });
         if self.known.len() >= MAX_REMEMBERED {
             self.known.clear();
+            self.returns.clear();
         }
-        self.known.insert(addr.0, code);
-        code
+        self.known.insert(addr.0, cover);
+        Some(cover)
     }
 
     /// Read the mappings again, for what was unmapped or replaced since.
@@ -294,6 +316,7 @@ impl Unwinder {
 
     fn rebuild(&mut self) {
         self.known.clear();
+        self.returns.clear();
         self.hop = UnwinderX86_64::new();
         for area in self.modules.areas() {
             if let Some((image, bias)) = area.loaded() {
@@ -308,7 +331,7 @@ impl Unwinder {
     /// also answers when that is over.
     #[must_use]
     pub fn place(&self, addr: RemoteAddr) -> Option<Place> {
-        self.modules.place(addr)
+        self.modules.place(addr, self.known.get(&addr.0).copied())
     }
 
     /// The same of an address that no chain has led to yet.

@@ -145,6 +145,7 @@ const MACHINERY: &[Name] = &[
     Begins("PyIter_Send"),
     // With `-X perf` a few instructions in front of each evaluator bear the Python function's name.
     Begins("py::"),
+    Is("py_trampoline_evaluator"),
 ];
 
 const START: &[Name] = &[
