@@ -45,6 +45,11 @@ const SCRIPTS: &[(&str, &str)] = &[
     ),
     ("coroutines.py", include_str!("../targets/coroutines.py")),
     ("count_work.py", include_str!("../targets/count_work.py")),
+    (
+        "native_depth.py",
+        include_str!("../targets/native_depth.py"),
+    ),
+    ("native_spin.py", include_str!("../targets/native_spin.py")),
     ("crowd.py", include_str!("../targets/crowd.py")),
     ("deny_call.py", include_str!("../targets/deny_call.py")),
     (

@@ -89,6 +89,7 @@ fn all_of(python: &Python) -> Result<()> {
     check(python, "short_turns.py", &[]).context("short_turns")?;
     check(python, "spin.py", &["1"]).context("spin at 1")?;
     check(python, "spin.py", &["2000"]).context("spin at 2000")?;
+    check(python, "native_spin.py", &["20"]).context("native spin")?;
     check(python, "sleepers.py", &["100"]).context("sleepers")?;
     check(python, "two_spinners.py", &[]).context("two_spinners")?;
     check(python, "generators.py", &[]).context("generators")?;
@@ -174,6 +175,9 @@ fn all_of(python: &Python) -> Result<()> {
     work.tell("10")?;
     let digest = work.expect("work")?["digest"].clone();
     ensure!(digest == 1_360_668_137_u64, "the digest is {digest}");
+    let mut native = Target::start(python, "native_depth.py", &["20"])?;
+    native.tell("10")?;
+    ensure!(native.expect("work")?["cpu_s"].is_number());
 
     for kind in ["threads", "processes"] {
         let mut pipe = Target::start(python, "pipe_ping_pong.py", &[kind])?;

@@ -47,7 +47,7 @@ const DEPTHS: &[(&str, Option<f64>, Option<f64>)] = &[
 pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     for (depth, kernel, user) in DEPTHS {
         let case = format!("depth {depth}");
-        match each(setting, "spin.py", depth) {
+        match each(setting, &[], "spin.py", depth) {
             Ok(each) => {
                 let mut add = |name, value, bound: &Option<f64>| match bound {
                     Some(most) => report.bounded(&case, name, value, "µs", Bound::AtMost(*most)),
@@ -62,24 +62,30 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         }
     }
     sleepers(setting, report)?;
-    first_sample(setting, report)
+    first_sample(setting, &[], "spin.py", 300.0, report)
 }
 
 /// The cost of one sample, caches warm.
-struct Each {
-    kernel_us: f64,
-    user_us: f64,
-    rss_bytes: u64,
+pub(super) struct Each {
+    pub(super) kernel_us: f64,
+    pub(super) user_us: f64,
+    pub(super) rss_bytes: u64,
 }
 
 /// The difference of a long run and a short one: the start, the first reading of names and the
 /// writing of files are in both.
-fn each(setting: &Setting, script: &str, argument: &str) -> Result<Each> {
+pub(super) fn each(
+    setting: &Setting,
+    arguments: &[&str],
+    script: &str,
+    argument: &str,
+) -> Result<Each> {
     let mut target = Target::start(setting.python()?, script, &[argument])?;
     target.tell("go")?;
     target.expect("running")?;
     let run = |duration: &str| -> Result<Ledger> {
-        Running::on(target.pid(), &["-r", "999", "-d", duration])?
+        let usual = ["-r", "999", "-d", duration];
+        Running::on(target.pid(), &[&usual, arguments].concat())?
             .finish()?
             .success()?
             .ledger()
@@ -106,8 +112,8 @@ fn each(setting: &Setting, script: &str, argument: &str) -> Result<Each> {
 }
 
 fn sleepers(setting: &Setting, report: &mut Report) -> Result<()> {
-    let alone = each(setting, "sleepers.py", "0").context("no sleepers")?;
-    let among = each(setting, "sleepers.py", "1000").context("1000 sleepers")?;
+    let alone = each(setting, &[], "sleepers.py", "0").context("no sleepers")?;
+    let among = each(setting, &[], "sleepers.py", "1000").context("1000 sleepers")?;
     let case = "1000 sleepers beside one";
     let bound = Bound::AtMost(1.2);
     let kernel = among.kernel_us / alone.kernel_us;
@@ -119,17 +125,24 @@ fn sleepers(setting: &Setting, report: &mut Report) -> Result<()> {
 
 /// From the start of the process to its first sample, as it says itself: the kernel's time of that
 /// sample.
-fn first_sample(setting: &Setting, report: &mut Report) -> Result<()> {
-    let mut target = Target::start(setting.python()?, "spin.py", &["20"])?;
+pub(super) fn first_sample(
+    setting: &Setting,
+    arguments: &[&str],
+    script: &str,
+    most_ms: f64,
+    report: &mut Report,
+) -> Result<()> {
+    let mut target = Target::start(setting.python()?, script, &["20"])?;
     target.tell("go")?;
     target.expect("running")?;
     let mut times = Vec::new();
     for _ in 0..setting.pick(3, 15) {
-        let finished = Running::on(target.pid(), &["-r", "999", "-d", "0.3"])?.finish()?;
+        let usual = ["-r", "999", "-d", "0.3"];
+        let finished = Running::on(target.pid(), &[&usual, arguments].concat())?.finish()?;
         let first = finished.success()?.ledger()?.profiler.first_sample_ns;
         times.push(first.context("the ledger has no first sample")? as f64 / 1e6);
     }
-    let bound = Bound::AtMost(300.0);
+    let bound = Bound::AtMost(most_ms);
     report.bounded(
         "start",
         "to the first sample",

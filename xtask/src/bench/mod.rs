@@ -13,6 +13,7 @@ mod kill;
 mod measure;
 mod meter;
 mod moved;
+mod native;
 mod page;
 mod peers;
 mod report;
@@ -42,7 +43,7 @@ pub(crate) struct Options {
     #[arg(long)]
     quick: bool,
     /// Only this bench: shares, torn, books, cost, slowdown, wall, sleepers, moved, switches,
-    /// tasks, collects, aliasing, kill, peers (repeatable)
+    /// tasks, collects, aliasing, kill, native, peers (repeatable)
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Only interpreters of this minor version, such as 3.12 (repeatable)
@@ -120,6 +121,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("collects", collects::run),
     ("aliasing", aliasing::run),
     ("kill", kill::run),
+    ("native", native::run),
     ("peers", peers::run),
 ];
 

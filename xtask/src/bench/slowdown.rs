@@ -134,14 +134,8 @@ fn watched(python: &Python, target: &mut Target, side: &Side, units: &str) -> Re
     };
     match side {
         Side::Nobody => work(target),
-        Side::Ours(mode, rate, _) => {
-            let arguments = ["--mode", mode, "-r", &rate.to_string()];
-            let mut profiler = Running::on(target.pid(), &arguments)?;
-            profiler.attached()?;
-            let took = work(target)?;
-            profiler.stop()?;
-            Ok(took)
-        }
+        Side::Ours(mode, rate, _) => ours(target, &["--mode", mode], *rate, work),
+        Side::Native(rate, _) => ours(target, &["--native"], *rate, work),
         Side::Peer(tool, rate) => {
             let spying = tool.start(python, target.pid(), *rate)?;
             let took = work(target)?;
@@ -149,6 +143,21 @@ fn watched(python: &Python, target: &mut Target, side: &Side, units: &str) -> Re
             Ok(took)
         }
     }
+}
+
+/// The work under our own profiler.
+fn ours(
+    target: &mut Target,
+    arguments: &[&str],
+    rate: u32,
+    work: impl FnOnce(&mut Target) -> Result<(f64, f64)>,
+) -> Result<(f64, f64)> {
+    let rate = rate.to_string();
+    let mut profiler = Running::on(target.pid(), &[arguments, &["-r", &rate]].concat())?;
+    profiler.attached()?;
+    let took = work(target)?;
+    profiler.stop()?;
+    Ok(took)
 }
 
 /// The gaps that a native loop sees in its own time, with and without the profiler.
