@@ -118,7 +118,7 @@ if __name__ == "__main__":
         threading.Thread(target=begin, args=(each,), daemon=True).start()
     for each in STACKS:
         started.acquire()
-    sys.stdout.write(json.dumps({"threads": threads}) + "\n")
+    sys.stdout.write(json.dumps({"reader": reader, "threads": threads}) + "\n")
     sys.stdout.flush()
     sys.stdin.readline()
     os._exit(0)

@@ -32,7 +32,7 @@ if __name__ == "__main__":
     started.wait()
     if "gone" in sys.argv:
         os.unlink(sys.argv[1])
-    sys.stdout.write(json.dumps({"threads": threads}) + "\n")
+    sys.stdout.write(json.dumps({"reader": reader, "threads": threads}) + "\n")
     sys.stdout.flush()
     sys.stdin.readline()
     os._exit(0)

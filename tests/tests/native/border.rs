@@ -150,7 +150,7 @@ fn check(python: &Python) -> Result<()> {
 fn merges(python: &Python, has_perf_map: bool) -> Result<()> {
     let parked = Parked::start(python, "native_border.py", &[])?;
     let account: Account = serde_json::from_str(&parked.line).context(parked.line.clone())?;
-    let mut look = Look::at(parked.pid().parse()?)?;
+    let mut look = Look::at(parked.pid().parse()?, &account)?;
     for (tid, expected) in &account.threads {
         let whole = look.stack(Tid(*tid), MAX_STANDING_STACK)?;
         let told = || format!("{expected:?}: {:#?}", whole.frames);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use profiler::cpython::{self, Runtime, Wishes};
@@ -14,11 +15,14 @@ use profiler::pystack::{Chain, ChainEnd, PyFrame, Resolver};
 use profiler::stack::interleave::{
     Merged, NativeChain, Part, PythonChain, Role, entries, interleave,
 };
-use profiler::target::{Backing, Mapping, Memory};
+use profiler::target::{Backing, InKernel, Mapping, Memory};
 use profiler::words::{MonotonicNs, Pid, RemoteAddr, ThreadStateAddr, Tid};
 use profiler_common::plan::{NO_FIELD, Plan};
 use profiler_common::walk::{BLOCK_WORDS, Block, RawFrame, frame_of, owner_of};
 use serde::Deserialize;
+
+/// How long a thread may take to come to where it waits.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Most frames of a Python chain that are kept, half of them at either end.
 pub(crate) const MOST_FRAMES: usize = 256;
@@ -26,6 +30,8 @@ pub(crate) const MOST_FRAMES: usize = 256;
 /// What the target says: each thread's stack, leaf first.
 #[derive(Deserialize)]
 pub(crate) struct Account {
+    /// The descriptor that they wait at.
+    reader: u64,
     pub(crate) threads: BTreeMap<u32, Vec<String>>,
 }
 
@@ -42,6 +48,21 @@ pub(crate) enum Shown {
     Native(NativeFrame),
 }
 
+/// A thread says what it will do a moment before it does.
+fn until_it_reads(attached: &Attached, tid: Tid, reader: u64) -> Result<()> {
+    const READ: u32 = 0;
+    let start = Instant::now();
+    loop {
+        let place = attached.process.in_kernel(tid)?;
+        if matches!(place, InKernel::Blocked { syscall: Some(READ), args, .. } if args[0] == reader)
+        {
+            return Ok(());
+        }
+        ensure!(start.elapsed() < PATIENCE, "{tid} never reads: {place:?}");
+        std::thread::yield_now();
+    }
+}
+
 /// A process under the eye of a test.
 pub(crate) struct Look {
     attached: Attached,
@@ -56,8 +77,12 @@ pub(crate) struct Look {
 }
 
 impl Look {
-    pub(crate) fn at(pid: u32) -> Result<Self> {
+    /// A process whose threads are all where they say.
+    pub(crate) fn at(pid: u32, account: &Account) -> Result<Self> {
         let attached = Attached::open(Pid(pid))?;
+        for tid in account.threads.keys() {
+            until_it_reads(&attached, Tid(*tid), account.reader)?;
+        }
         let runtime: Runtime = attached.discover()?;
         let wishes = Wishes {
             since: MonotonicNs(0),

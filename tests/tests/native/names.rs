@@ -81,7 +81,7 @@ fn shows(python: &Python, made: Made, is_deleted: bool) -> Result<()> {
     arguments.extend(is_deleted.then_some("gone"));
     let parked = Parked::start(python, "native_library.py", &arguments)?;
     let account: Account = serde_json::from_str(&parked.line).context(parked.line.clone())?;
-    let mut look = Look::at(parked.pid().parse()?)?;
+    let mut look = Look::at(parked.pid().parse()?, &account)?;
     let tid = account.threads.keys().next().context("a thread")?;
     let stack = look.stack(Tid(*tid), MAX_STANDING_STACK)?;
     ensure!(stack.merged.rung == Share::Full, "{:?}", stack.merged);
@@ -185,7 +185,8 @@ fn the_vdsos_functions_have_names() -> Result<()> {
     }
     let python = pythons::required().first().context("an interpreter")?;
     let parked = Parked::start(python, "native_border.py", &[])?;
-    let mut look = Look::at(parked.pid().parse()?)?;
+    let account: Account = serde_json::from_str(&parked.line)?;
+    let mut look = Look::at(parked.pid().parse()?, &account)?;
     let named = look.vdso()?;
     let is_known = |frame: &&NativeFrame| {
         let function = frame.function().unwrap_or_default();
