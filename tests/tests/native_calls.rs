@@ -15,6 +15,8 @@ use tests::target::{Account, Target};
 struct Told {
     made: Made,
     account: Account,
+    /// How deep it dives.
+    depth: u64,
     /// The kernel id of the thread that C made.
     beside: Option<i64>,
     profile: Profile,
@@ -35,6 +37,7 @@ fn told(python: &Python, made: Made, arguments: &[&str], options: &[&str]) -> Re
     Ok(Told {
         made,
         account: accounts.pop().context("no account")?,
+        depth: target.ready()["depth"].as_u64().context("no depth")?,
         beside: done["beside"][0].as_i64(),
         profile,
         judged,
@@ -147,13 +150,21 @@ on_each! {
 
 /// Where Python frames are estimated, or a task's alone, native frames may be missing.
 fn border_holds_in_other_ways(python: &Python) -> Result<()> {
-    each_made(python, &["calls", "0.4"], &["-r", "1999", "--walk", "user"], |told| {
-        told.is_sound()
-    })?;
-    each_made(python, &["tasks", "0.4"], &["-r", "1999", "--tasks"], |told| {
-        told.is_sound()?;
-        told.has_seen(&[("in_task", "a")])
-    })
+    each_made(
+        python,
+        &["calls", "0.4"],
+        &["-r", "1999", "--walk", "user"],
+        |told| told.is_sound(),
+    )?;
+    each_made(
+        python,
+        &["tasks", "0.4"],
+        &["-r", "1999", "--tasks"],
+        |told| {
+            told.is_sound()?;
+            told.has_seen(&[("in_task", "a")])
+        },
+    )
 }
 on_each! {
     Rung::Kernel, border_holds_in_other_ways;
@@ -208,7 +219,10 @@ fn c_has_a_thread(python: &Python) -> Result<()> {
         let (mut all, mut whole) = (0, 0);
         for entry in told.profile.of(tid) {
             all += entry.ticks;
-            let is_native = told.profile.stack(entry).all(|frame| frame.kind != "python");
+            let is_native = told
+                .profile
+                .stack(entry)
+                .all(|frame| frame.kind != "python");
             ensure!(is_native, "{:?}", names(&told.profile, entry));
             let names = names(&told.profile, entry);
             whole += match names.iter().position(|name| *name == "c_thread") {
@@ -273,17 +287,14 @@ on_each! {
     a_sleeper_is_in_the_kernel_below_c_below_python_on_3_15: 15;
 }
 
-/// How deep the target dives.
-const DEPTH: usize = 800;
-
 /// A recursion through C beyond what is copied of the stack: Python is whole, or has both its
 /// ends, and what is native is at the leaf.
 fn deep_ends_are_kept(python: &Python) -> Result<()> {
     let dives = |told: &Told, entry: &Entry| {
         let is_dive = |frame: &&Frame| frame.function == "dive";
-        told.profile.stack(entry).filter(is_dive).count()
+        told.profile.stack(entry).filter(is_dive).count() as u64
     };
-    let check = |depth: &str, is_right: &dyn Fn(usize) -> bool| {
+    let check = |depth: &str, is_right: &dyn Fn(u64, u64) -> bool| {
         let options = ["-r", "499", "--max-depth", depth];
         each_made(python, &["deep", "0.5"], &options, |told| {
             told.is_sound()?;
@@ -297,7 +308,11 @@ fn deep_ends_are_kept(python: &Python) -> Result<()> {
                 let names = names(&told.profile, entry);
                 let is_whole = names.last() == Some(&"Thread._bootstrap")
                     || names.last() == Some(&"_bootstrap");
-                right += if is_whole && is_right(dives(told, entry)) { entry.ticks } else { 0 };
+                right += if is_whole && is_right(dives(told, entry), told.depth) {
+                    entry.ticks
+                } else {
+                    0
+                };
             }
             ensure!(
                 right * 100 >= told.judged.samples * 90 && cut * 100 >= told.judged.samples * 90,
@@ -314,8 +329,8 @@ fn deep_ends_are_kept(python: &Python) -> Result<()> {
             Ok(())
         })
     };
-    check("2048", &|dives| dives == DEPTH + 1)?;
-    check("100", &|dives| (80..100).contains(&dives))
+    check("2048", &|dives, depth| dives == depth + 1)?;
+    check("100", &|dives, _| (80..100).contains(&dives))
 }
 on_each! {
     Rung::Kernel, deep_ends_are_kept;
