@@ -67,6 +67,8 @@ pub(super) struct Base<'a> {
     pub(super) stack: StackId,
     /// The Python chain on it; none where there is no Python.
     pub(super) chain: Option<&'a Chain>,
+    /// The indices of its frames that are not in the stack.
+    pub(super) left_out: &'a [usize],
     /// Whether each Python frame is a C frame of its own (to 3.10).
     pub(super) each_in_c: bool,
     /// Whether it is all the Python of its thread: not of a task alone, and followed to its root.
@@ -81,6 +83,7 @@ impl Base<'_> {
         Self {
             stack,
             chain: None,
+            left_out: &[],
             each_in_c: false,
             is_whole: true,
             collecting: false,
@@ -104,7 +107,9 @@ pub(super) struct Natives {
     standstill: Standstill,
     known: Vec<Known>,
     by_frames: FxHashMap<Key, NativeId>,
-    joined: FxHashMap<(StackId, NativeId), Joined>,
+    /// By the stack without native frames, how many frames of its chain are not in it, and the
+    /// native chain.
+    joined: FxHashMap<(StackId, usize, NativeId), Joined>,
     remembered: usize,
     ips: Vec<NativeIp>,
 }
@@ -195,7 +200,8 @@ impl Natives {
         base: Base<'_>,
         id: NativeId,
     ) -> Joined {
-        if let Some(joined) = self.joined.get(&(base.stack, id)) {
+        let key = (base.stack, base.left_out.len(), id);
+        if let Some(joined) = self.joined.get(&key) {
             return *joined;
         }
         let Some(known) = self.known.get(id.0 as usize) else {
@@ -262,7 +268,7 @@ impl Natives {
             rung: merged.rung,
             why,
         };
-        self.joined.insert((base.stack, id), joined);
+        self.joined.insert(key, joined);
         joined
     }
 
@@ -334,7 +340,9 @@ fn put_together(
                 if cut.is_some_and(|chain| chain.cut_at == *index) {
                     stack.extend(rest.next());
                 }
-                stack.extend(rest.next());
+                if !base.left_out.contains(index) {
+                    stack.extend(rest.next());
+                }
             }
         }
     }
