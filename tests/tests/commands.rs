@@ -172,6 +172,51 @@ sys.exit(7)";
 }
 
 #[test]
+fn a_command_has_its_native_frames_on_and_off_the_cpu() -> Result<()> {
+    let Some(python) = at_the_kernel() else {
+        return Ok(());
+    };
+    let source = "import time, zlib
+data = bytes(1 << 20)
+end = time.process_time() + 1
+while time.process_time() < end:
+    zlib.compress(data)
+time.sleep(1)";
+    let words = ["-c", source].map(str::to_owned);
+    let command = [python.command.as_slice(), &words].concat();
+    let folder = tempfile::tempdir()?;
+    let (path, ledger) = (
+        folder.path().join("native.folded"),
+        folder.path().join("ledger"),
+    );
+    let (path, ledger) = path
+        .to_str()
+        .zip(ledger.to_str())
+        .context("paths of text")?;
+    let options = ["-m", "wall", "-r", "499", "--native", "--kernel"];
+    let files = ["-o", path, "--ledger", ledger];
+    let finished = run_command(&[&options[..], &files].concat(), &command)?;
+    ensure!(finished.status.success(), "{finished:?}");
+    let folded = Folded::read(Path::new(path))?;
+    let text = std::fs::read_to_string(ledger)?;
+    let native: Value = serde_json::from_str::<Value>(&text)?["native"].take();
+    let full = native["full"]
+        .as_u64()
+        .context("no account of native frames")?;
+    ensure!(full > 200, "{native}");
+    let seconds = |function: &str| folded.with(function) as f64 / 1e9;
+    let said = folded.stacks.iter().max_by_key(|stack| stack.count);
+    ensure!(seconds("deflate") > 0.5, "{native}: {said:?}");
+    let slept = ["clock_nanosleep", "select", "pselect6"];
+    let slept: f64 = slept
+        .iter()
+        .map(|call| seconds(&format!("[kernel] {call}")))
+        .sum();
+    ensure!(slept > 0.9, "{native}: {said:?}");
+    Ok(())
+}
+
+#[test]
 fn a_command_that_is_no_python_is_refused_with_what_to_type() -> Result<()> {
     if !rung::reached(Rung::Kernel) {
         return Ok(());

@@ -4,9 +4,10 @@
 //! The same chain on the same Python stack is the same stack: a warm sample costs its unwinding
 //! and two lookups.
 
+use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 use syscalls::Sysno;
 
 use super::hold::Hold;
@@ -56,9 +57,9 @@ struct Known {
     end: UnwindEnd,
 }
 
-/// What tells one chain from another: its addresses, what is above them, and where the evaluator of
-/// the innermost Python frames is among them.
-type Key = (Box<[u64]>, Above, Option<usize>);
+/// What tells one chain from another: its addresses, what is above them, where the evaluator of the
+/// innermost Python frames is among them, and how it ended.
+type Key = (Box<[u64]>, Above, Option<usize>, UnwindEnd);
 
 /// What a stack is made of beside native frames.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +90,24 @@ impl Base<'_> {
             collecting: false,
         }
     }
+
+    /// For each frame of the Python chain, whether it called into C.
+    fn calls(&self) -> impl Iterator<Item = bool> {
+        let frames = self.chain.iter().flat_map(|chain| &chain.frames);
+        frames.map(|frame| self.each_in_c || frame.called_into_c())
+    }
+
+    /// What two chains with the same names can differ in, as a number: where they called into C,
+    /// and which of their frames are not in the stack.
+    fn shape(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        self.is_whole.hash(&mut hasher);
+        self.left_out.hash(&mut hasher);
+        for into_c in self.calls() {
+            into_c.hash(&mut hasher);
+        }
+        hasher.finish()
+    }
 }
 
 /// A stack with native frames.
@@ -107,9 +126,8 @@ pub(super) struct Natives {
     standstill: Standstill,
     known: Vec<Known>,
     by_frames: FxHashMap<Key, NativeId>,
-    /// By the stack without native frames, how many frames of its chain are not in it, and the
-    /// native chain.
-    joined: FxHashMap<(StackId, usize, NativeId), Joined>,
+    /// By the stack without native frames, where its chain called into C, and the native chain.
+    joined: FxHashMap<(StackId, u64, NativeId), Joined>,
     remembered: usize,
     ips: Vec<NativeIp>,
 }
@@ -175,7 +193,7 @@ impl Natives {
             let callers = self.ips.iter().position(|ip| ip.sp > entry)?;
             callers.checked_sub(1)
         });
-        let key = (addrs, above, evaluator);
+        let key = (addrs, above, evaluator, end);
         if let Some(id) = self.by_frames.get(&key) {
             return *id;
         }
@@ -200,7 +218,7 @@ impl Natives {
         base: Base<'_>,
         id: NativeId,
     ) -> Joined {
-        let key = (base.stack, base.left_out.len(), id);
+        let key = (base.stack, base.shape(), id);
         if let Some(joined) = self.joined.get(&key) {
             return *joined;
         }
@@ -228,12 +246,7 @@ impl Natives {
                 .evaluator
                 .and_then(|address| entries.iter().rposition(|entry| entry.address == address)),
         };
-        let into_c = base.chain.map_or_else(Vec::new, |chain| {
-            let frames = chain.frames.iter();
-            frames
-                .map(|frame| base.each_in_c || frame.called_into_c())
-                .collect()
-        });
+        let into_c: Vec<bool> = base.calls().collect();
         let python = PythonChain {
             into_c: &into_c,
             gap: base
