@@ -161,12 +161,18 @@ pub struct Scratch {
 /// Bytes of a page: what is read of a user stack is read by pages, since one may be missing.
 pub const PAGE: usize = 4096;
 
-/// A stack record with room for all that follows it, and for a page more, so that wherever a page's
-/// bytes begin they end within it.
+/// Numbers of the kernel's frames, of bytes of the stack before a read, and of bytes of a read, all
+/// have no more than these bits.
+pub const KERNEL_MASK: usize = MAX_KERNEL_FRAMES * 2 - 1;
+pub const STACK_MASK: usize = MAX_STACK_BYTES - 1;
+pub const PAGES_MASK: usize = PAGE * 2 - 1;
+const _: () = assert!((KERNEL_MASK + 1).is_power_of_two() && MAX_STACK_BYTES.is_power_of_two());
+
+/// A stack record with room for all that may follow it by these masks.
 #[repr(C)]
 pub struct NativeStack {
     pub record: StackRecord,
-    pub body: [u8; MAX_KERNEL_FRAMES * 8 + MAX_STACK_BYTES + PAGE],
+    pub body: [u8; KERNEL_MASK * 8 + STACK_MASK + PAGES_MASK + 10],
 }
 
 /// This CPU's counters.

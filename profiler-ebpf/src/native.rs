@@ -14,7 +14,7 @@ use profiler_common::{
 };
 
 use crate::{
-    maps::{self, PAGE, SETTINGS, STACKS},
+    maps::{self, KERNEL_MASK, PAGE, PAGES_MASK, SETTINGS, STACK_MASK, STACKS},
     task::Task,
 };
 
@@ -69,6 +69,13 @@ pub fn send(ctx: &PerfEventContext, counters: &mut Counters, task: Task, sample:
     }
 }
 
+/// What is within bounds already, so that it is seen to be: Linux 5.10 forgets what it was compared
+/// with when it goes by the stack. The compiler is not to see it, or it leaves the mask out.
+#[inline(always)]
+fn masked(number: u64, mask: usize) -> usize {
+    core::hint::black_box(number) as usize & mask
+}
+
 /// Copy the user stack from `sp` on behind so many of the kernel's frames: as much as is asked for
 /// and resident. For the verifier, a function by itself (see `pychain`).
 #[unsafe(no_mangle)]
@@ -92,12 +99,15 @@ pub extern "C" fn copy_stack(sp: u64, kernel: u64) -> u64 {
         if bytes == 0 || bytes > PAGE as u64 || copied > MAX_STACK_BYTES as u64 {
             break;
         }
-        // SAFETY: the body has room for a page behind all the frames and all the bytes before it;
-        // the helper checks the user's address and fails cleanly.
+        // SAFETY: the body has room for as many bytes as the masks let through; the helper checks
+        // the user's address and fails cleanly.
         let failed = unsafe {
             let body = (&raw mut (*stack).body).cast::<u8>();
-            let to = body.add((kernel * 8) as usize).add(copied as usize);
-            helpers::generated::bpf_probe_read_user(to.cast(), bytes as u32, at as *const _)
+            let to = body
+                .add(masked(kernel, KERNEL_MASK) * 8)
+                .add(masked(copied, STACK_MASK));
+            let bytes = masked(bytes, PAGES_MASK) as u32;
+            helpers::generated::bpf_probe_read_user(to.cast(), bytes, at as *const _)
         };
         if failed != 0 {
             break;
