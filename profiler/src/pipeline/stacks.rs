@@ -28,6 +28,8 @@ const CHILDREN_REMEMBER: usize = 64 << 20;
 #[derive(Debug)]
 struct Known {
     chain: Chain,
+    /// The indices of its frames that are not in the stack: they are still being set up.
+    left_out: Box<[usize]>,
     /// Frames below its own.
     root: Box<[FrameId]>,
     collecting: bool,
@@ -142,12 +144,13 @@ impl Stacks {
         root: Vec<FrameId>,
         collecting: bool,
     ) -> ChainId {
-        let frames = self.resolver.frames(memory, &chain);
+        let (frames, left_out) = self.resolver.begun_frames(memory, &chain);
         let stack = intern(builder, &frames, &root, collecting, &[]);
         let id = ChainId(self.known.len() as u32);
         self.known.push(Known {
             // What was noted beside the frames is other the next time that they come.
             chain: chain.without_notes(),
+            left_out: left_out.into(),
             root: root.into(),
             collecting,
             stack,
@@ -231,6 +234,7 @@ impl Stacks {
         Base {
             stack,
             chain: Some(&known.chain),
+            left_out: &known.left_out,
             each_in_c,
             is_whole: known.root.is_empty() && known.chain.end == ChainEnd::Complete,
             collecting: known.collecting,
@@ -271,7 +275,9 @@ impl Stacks {
         {
             return known.stack;
         }
-        let frames = self.resolver.frames(memory, &known.chain);
+        let (frames, left_out) = self.resolver.begun_frames(memory, &known.chain);
+        self.known[id.0 as usize].left_out = left_out.into();
+        let known = &self.known[id.0 as usize];
         intern(builder, &frames, &known.root, known.collecting, changed)
     }
 

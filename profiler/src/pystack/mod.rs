@@ -92,26 +92,38 @@ impl Resolver {
     /// The frames of a chain, leaf first. Frames that are still being set up are left out, as the
     /// interpreter itself leaves them out.
     pub fn frames(&mut self, memory: &dyn Memory, chain: &Chain) -> Vec<PyFrame> {
+        self.begun_frames(memory, chain).0
+    }
+
+    /// The same, and the indices in the chain of those that were left out.
+    pub fn begun_frames(
+        &mut self,
+        memory: &dyn Memory,
+        chain: &Chain,
+    ) -> (Vec<PyFrame>, Vec<usize>) {
         let mut frames = Vec::with_capacity(chain.frames.len() + 2);
-        let (leaf, root) = chain
-            .frames
-            .split_at_checked(chain.cut_at)
-            .unwrap_or((&chain.frames, &[]));
-        for raw in leaf {
-            frames.extend(self.frame(memory, CodeAddr(raw.code), Instr(raw.unmarked().instr)));
+        let mut left_out = Vec::new();
+        let cut = (chain.missing > 0).then_some(PyFrame::Cut {
+            frames: chain.missing,
+        });
+        let cut_at = chain.cut_at.min(chain.frames.len());
+        for (index, raw) in chain.frames.iter().enumerate() {
+            if index == cut_at {
+                frames.extend(cut.clone());
+            }
+            let instr = Instr(raw.unmarked().instr);
+            match self.frame(memory, CodeAddr(raw.code), instr) {
+                Some(frame) => frames.push(frame),
+                None => left_out.push(index),
+            }
         }
-        if chain.missing > 0 {
-            frames.push(PyFrame::Cut {
-                frames: chain.missing,
-            });
-        }
-        for raw in root {
-            frames.extend(self.frame(memory, CodeAddr(raw.code), Instr(raw.unmarked().instr)));
+        if cut_at == chain.frames.len() {
+            frames.extend(cut);
         }
         if chain.end.is_early() {
             frames.push(PyFrame::Broken { end: chain.end });
         }
-        frames
+        (frames, left_out)
     }
 
     /// The frame of a coroutine by itself; one that has not begun is at its first line.
