@@ -66,6 +66,9 @@ pub struct Ledger {
     /// The tasks, where they were asked for.
     #[serde(default)]
     pub tasks: Option<Tasks>,
+    /// How far native stacks went, where they were asked for.
+    #[serde(default)]
+    pub native: Option<Native>,
     /// Those that ended without a sample.
     pub unsampled: Unsampled,
     /// What the profiler itself cost.
@@ -124,6 +127,37 @@ pub struct Tasks {
     pub unchanged: u64,
     /// Tasks that nobody saw, at least.
     pub between_looks: u64,
+}
+
+/// How far the native stacks of samples went.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Native {
+    /// Samples with all native frames.
+    pub full: u64,
+    /// The same, some of them found by frame pointers alone.
+    pub frame_pointers: u64,
+    /// Samples with those of the leaf's end.
+    pub leaf_end: u64,
+    /// Samples with those above the innermost Python frame.
+    pub top_only: u64,
+    /// Samples without any.
+    pub python_only: u64,
+    /// Why not all, of the last three.
+    pub reasons: BTreeMap<String, u64>,
+}
+
+impl Native {
+    /// All samples.
+    #[must_use]
+    pub fn all(&self) -> u64 {
+        self.full + self.frame_pointers + self.leaf_end + self.top_only + self.python_only
+    }
+
+    /// Those that were not shown as a whole.
+    #[must_use]
+    pub fn less(&self) -> u64 {
+        self.all() - self.full - self.frame_pointers
+    }
 }
 
 /// Who ended without a sample.

@@ -4,10 +4,12 @@
 //! Ground truth comes from the targets (`tests/targets`), never from the profiler: nothing here
 //! uses the profiler's library.
 
+pub mod calls;
 pub mod container;
 pub mod folded;
 pub mod kinds;
 pub mod ledger;
+pub mod libraries;
 pub mod parked;
 pub mod privilege;
 pub mod profile;

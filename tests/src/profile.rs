@@ -32,6 +32,18 @@ pub struct Frame {
     pub kind: String,
     /// As a folded file has it.
     pub label: String,
+    /// The function's qualified name.
+    #[serde(default)]
+    pub function: String,
+    /// The source file, where it is known.
+    #[serde(default)]
+    pub file: String,
+    /// The line.
+    #[serde(default)]
+    pub line: Option<usize>,
+    /// The image of a native frame.
+    #[serde(default)]
+    pub module: Option<String>,
 }
 
 /// One thread.

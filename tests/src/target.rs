@@ -15,6 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::libraries::{self, Made};
 use crate::lines::{Lines, PATIENCE};
 use crate::pythons::Python;
 
@@ -58,6 +59,19 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("gil_waiters.py", include_str!("../targets/gil_waiters.py")),
     ("greenlets.py", include_str!("../targets/greenlets.py")),
     ("generators.py", include_str!("../targets/generators.py")),
+    ("native_calls.c", include_str!("../targets/native_calls.c")),
+    (
+        "native_calls.py",
+        include_str!("../targets/native_calls.py"),
+    ),
+    (
+        "native_calls.rs",
+        include_str!("../targets/native_calls.rs"),
+    ),
+    (
+        "native_leaves.py",
+        include_str!("../targets/native_leaves.py"),
+    ),
     (
         "known_stacks.py",
         include_str!("../targets/known_stacks.py"),
@@ -214,6 +228,20 @@ impl Target {
         let library = script.with_file_name("gap_meter.so");
         let library = library.to_string_lossy().into_owned();
         Self::spawn(python, folder, script, &[&library])
+    }
+
+    /// Starts `native_calls.py` with its libraries in C and in Rust, built here.
+    ///
+    /// # Errors
+    ///
+    /// When one cannot be built, or as [`Target::start`].
+    pub fn start_native(python: &Python, made: Made, arguments: &[&str]) -> Result<Self> {
+        let (folder, script) = lay_out(python, "native_calls.py")?;
+        let in_folder = |name: &str| script.with_file_name(name).to_string_lossy().into_owned();
+        let c = in_folder(libraries::in_c(python, made, folder.path())?);
+        let rust = in_folder(libraries::in_rust(folder.path())?);
+        let arguments = [&[&*c, &*rust], arguments].concat();
+        Self::spawn(python, folder, script, &arguments)
     }
 
     fn spawn(

@@ -1,0 +1,473 @@
+//! Native frames: programs whose callers and callees in Python, C and Rust are known. No sample
+//! may show another, and none is lost for the sake of its native frames.
+
+use anyhow::{Context, Result, ensure};
+use tests::calls::{Calls, Judged, is_of};
+use tests::libraries::Made;
+use tests::on_each;
+use tests::profile::{Entry, Frame, Profile};
+use tests::profiler::Running;
+use tests::pythons::{self, Python};
+use tests::rung::{self, Rung};
+use tests::target::{Account, Target};
+
+/// A target's whole work, its profile, and what is to be thought of its stacks.
+struct Told {
+    made: Made,
+    account: Account,
+    /// How deep it dives.
+    depth: u64,
+    /// The kernel id of the thread that C made.
+    beside: Option<i64>,
+    profile: Profile,
+    judged: Judged,
+}
+
+fn told(python: &Python, made: Made, arguments: &[&str], options: &[&str]) -> Result<Told> {
+    let mut target = Target::start_native(python, made, arguments)?;
+    let calls = Calls::of(&target)?;
+    let options = [&["--native", "--granularity", "line"], options].concat();
+    let mut profiler = Running::in_detail(target.pid(), &options)?;
+    profiler.attached()?;
+    target.tell("go")?;
+    let mut done = target.expect("done")?;
+    let profile = profiler.stop()?.profile()?;
+    let mut accounts: Vec<Account> = serde_json::from_value(done["threads"].take())?;
+    let account = accounts.pop().context("no account")?;
+    let beside = done["beside"][0].as_i64();
+    let own = profile.of(account.tid);
+    let own = own.chain(beside.into_iter().flat_map(|tid| profile.of(tid)));
+    let judged = calls.judge(&profile, own);
+    Ok(Told {
+        made,
+        account,
+        depth: target.ready()["depth"].as_u64().context("no depth")?,
+        beside,
+        profile,
+        judged,
+    })
+}
+
+impl Told {
+    /// What must hold however far native stacks went.
+    fn is_sound(&self) -> Result<()> {
+        let ledger = &self.profile.ledger;
+        ledger.balances()?;
+        let native = ledger
+            .native
+            .as_ref()
+            .context("no account of native stacks")?;
+        let judged = &self.judged;
+        ensure!(
+            judged.impossible.is_empty(),
+            "{} impossible stacks of {} samples: {:#?}",
+            judged.impossible.len(),
+            judged.samples,
+            &judged.impossible[..judged.impossible.len().min(5)]
+        );
+        // A thread off the CPU is read once for all its looks.
+        let all = if ledger.mode == "cpu" {
+            ledger.samples
+        } else {
+            native.all()
+        };
+        let reasons: u64 = native.reasons.values().sum();
+        ensure!(
+            native.all() == all && reasons >= native.less(),
+            "{} samples: {native:?}",
+            ledger.samples
+        );
+        ensure!(
+            ledger.mode != "cpu" || judged.incomplete <= native.less(),
+            "{} stacks are without native frames in their middle: {native:?}",
+            judged.incomplete
+        );
+        Ok(())
+    }
+
+    /// All but a few have all native frames.
+    fn is_full(&self) -> Result<()> {
+        self.is_sound()?;
+        let judged = &self.judged;
+        ensure!(
+            judged.known * 100 >= judged.samples * 98 && judged.known > 0,
+            "{} of {} samples have functions of the target",
+            judged.known,
+            judged.samples
+        );
+        let native = self.profile.ledger.native.as_ref().context("no account")?;
+        // A busy machine is late to make room for stacks; the samples come without.
+        let not_sent = native.reasons.get("not_sent").copied().unwrap_or(0);
+        let sent = native.all() - not_sent;
+        ensure!(
+            (native.less() - not_sent) * 100 <= sent && sent * 2 > native.all(),
+            "not all native frames: {native:?}"
+        );
+        Ok(())
+    }
+
+    /// These calls were seen.
+    fn has_seen(&self, calls: &[(&str, &str)]) -> Result<()> {
+        for (caller, callee) in calls {
+            let pair = ((*caller).to_owned(), (*callee).to_owned());
+            ensure!(
+                self.judged.seen.contains_key(&pair),
+                "`{caller}` was never seen to call `{callee}`: {:?}",
+                self.judged.seen
+            );
+        }
+        Ok(())
+    }
+}
+
+fn each_made(
+    python: &Python,
+    arguments: &[&str],
+    options: &[&str],
+    check: impl Fn(&Told) -> Result<()>,
+) -> Result<()> {
+    for made in Made::all_of(python) {
+        let all = told(python, *made, arguments, options).and_then(|told| check(&told));
+        all.with_context(|| format!("{made:?} {arguments:?} {options:?}"))?;
+    }
+    Ok(())
+}
+
+/// Those of the border between all three languages.
+const ALL_THREE: &[(&str, &str)] = &[
+    ("calls", "a"),
+    ("c2", "c_spin"),
+    ("call_back", "b"),
+    ("b", "r1"),
+    ("r_spin", "turn"),
+    ("r2", "leaf"),
+];
+
+fn border_holds(python: &Python) -> Result<()> {
+    each_made(python, &["calls", "1.2"], &["-r", "4999"], |told| {
+        told.is_full()?;
+        ensure!(told.judged.known > 5000, "{} samples", told.judged.known);
+        told.has_seen(ALL_THREE)
+    })
+}
+on_each! {
+    Rung::Kernel, border_holds;
+    no_sample_crosses_the_border_where_nobody_calls_on_3_8: 8;
+    no_sample_crosses_the_border_where_nobody_calls_on_3_9: 9;
+    no_sample_crosses_the_border_where_nobody_calls_on_3_10: 10;
+    no_sample_crosses_the_border_where_nobody_calls_on_3_11: 11;
+    no_sample_crosses_the_border_where_nobody_calls_on_3_12: 12;
+    no_sample_crosses_the_border_where_nobody_calls_on_3_13: 13;
+    no_sample_crosses_the_border_where_nobody_calls_on_3_14: 14;
+    no_sample_crosses_the_border_where_nobody_calls_on_3_15: 15;
+}
+
+/// Where Python frames are estimated, or a task's alone, native frames may be missing.
+fn border_holds_in_other_ways(python: &Python) -> Result<()> {
+    each_made(
+        python,
+        &["calls", "0.4"],
+        &["-r", "1999", "--walk", "user"],
+        |told| told.is_sound(),
+    )?;
+    each_made(
+        python,
+        &["tasks", "0.4"],
+        &["-r", "1999", "--tasks"],
+        |told| {
+            told.is_sound()?;
+            told.has_seen(&[("in_task", "a")])
+        },
+    )
+}
+on_each! {
+    Rung::Kernel, border_holds_in_other_ways;
+    no_estimate_and_no_task_crosses_it_either_on_3_8: 8;
+    no_estimate_and_no_task_crosses_it_either_on_3_9: 9;
+    no_estimate_and_no_task_crosses_it_either_on_3_10: 10;
+    no_estimate_and_no_task_crosses_it_either_on_3_11: 11;
+    no_estimate_and_no_task_crosses_it_either_on_3_12: 12;
+    no_estimate_and_no_task_crosses_it_either_on_3_13: 13;
+    no_estimate_and_no_task_crosses_it_either_on_3_14: 14;
+    no_estimate_and_no_task_crosses_it_either_on_3_15: 15;
+}
+
+/// Generators, destructors and exceptions: C is between the Python functions, or was and is gone.
+fn ways_hold(python: &Python) -> Result<()> {
+    each_made(python, &["ways", "0.5"], &["-r", "1999"], |told| {
+        told.is_full()?;
+        told.has_seen(&[
+            ("sums", "numbers"),
+            ("numbers", "leaf"),
+            ("drops", "__del__"),
+            ("orders", "key"),
+        ])?;
+        match told.made {
+            Made::Library => Ok(()),
+            Made::Extension => told.has_seen(&[("call_back", "raises"), ("fails", "leaf")]),
+        }
+    })
+}
+on_each! {
+    Rung::Kernel, ways_hold;
+    generators_destructors_and_exceptions_are_below_their_c_on_3_8: 8;
+    generators_destructors_and_exceptions_are_below_their_c_on_3_9: 9;
+    generators_destructors_and_exceptions_are_below_their_c_on_3_10: 10;
+    generators_destructors_and_exceptions_are_below_their_c_on_3_11: 11;
+    generators_destructors_and_exceptions_are_below_their_c_on_3_12: 12;
+    generators_destructors_and_exceptions_are_below_their_c_on_3_13: 13;
+    generators_destructors_and_exceptions_are_below_their_c_on_3_14: 14;
+    generators_destructors_and_exceptions_are_below_their_c_on_3_15: 15;
+}
+
+/// Its functions in a stack, leaf first.
+fn names<'a>(profile: &'a Profile, entry: &'a Entry) -> Vec<&'a str> {
+    let frames = profile.stack(entry);
+    frames.map(|frame| frame.function.as_str()).collect()
+}
+
+fn c_has_a_thread(python: &Python) -> Result<()> {
+    each_made(python, &["beside", "0.3"], &["-r", "1999"], |told| {
+        told.is_sound()?;
+        let tid = told.beside.context("no thread of C")?;
+        let (mut all, mut whole) = (0, 0);
+        for entry in told.profile.of(tid) {
+            all += entry.ticks;
+            let is_native = told
+                .profile
+                .stack(entry)
+                .all(|frame| frame.kind != "python");
+            ensure!(is_native, "{:?}", names(&told.profile, entry));
+            let names = names(&told.profile, entry);
+            whole += match names.iter().position(|name| *name == "c_thread") {
+                // What the C library starts a thread with is all that is below.
+                Some(root) if names.len() - root <= 3 => entry.ticks,
+                _ => 0,
+            };
+        }
+        ensure!(
+            all > 300 && whole * 100 >= all * 98,
+            "{whole} of {all} are below its first function"
+        );
+        told.has_seen(&[("c_work", "c_spin")])
+    })
+}
+on_each! {
+    Rung::Kernel, c_has_a_thread;
+    a_thread_without_python_has_its_native_stack_on_3_8: 8;
+    a_thread_without_python_has_its_native_stack_on_3_9: 9;
+    a_thread_without_python_has_its_native_stack_on_3_10: 10;
+    a_thread_without_python_has_its_native_stack_on_3_11: 11;
+    a_thread_without_python_has_its_native_stack_on_3_12: 12;
+    a_thread_without_python_has_its_native_stack_on_3_13: 13;
+    a_thread_without_python_has_its_native_stack_on_3_14: 14;
+    a_thread_without_python_has_its_native_stack_on_3_15: 15;
+}
+
+/// The system calls that `time.sleep` is made of; to 3.10 it is one of the others.
+const SLEEPS: &[&str] = &[
+    "[kernel] clock_nanosleep",
+    "[kernel] pselect6",
+    "[kernel] select",
+];
+
+/// A thread that sleeps in a function that C called back.
+fn sleep_is_in_the_kernel(python: &Python) -> Result<()> {
+    let options = ["--mode", "wall", "-r", "199"];
+    each_made(python, &["sleeps", "1"], &options, |told| {
+        told.is_sound()?;
+        let profile = &told.profile;
+        let (mut all, mut asleep) = (0.0, 0.0);
+        for entry in profile.of(told.account.tid) {
+            all += entry.weight_s();
+            let names = names(profile, entry);
+            let is_asleep = names.first().is_some_and(|leaf| SLEEPS.contains(leaf))
+                && ["naps", "c2", "c1", "a_nap", "sleeps"]
+                    .iter()
+                    .all(|name| profile.is_in(entry, name));
+            asleep += if is_asleep { entry.weight_s() } else { 0.0 };
+        }
+        ensure!(
+            all > 0.8 && asleep >= 0.95 * all,
+            "{asleep:.3} of {all:.3} seconds asleep: {:?} {:?}",
+            profile.ledger.native,
+            profile.folded(|_| true).stacks.first()
+        );
+        told.has_seen(&[("call_back", "naps")])
+    })
+}
+on_each! {
+    Rung::Kernel, sleep_is_in_the_kernel;
+    a_sleeper_is_in_the_kernel_below_c_below_python_on_3_8: 8;
+    a_sleeper_is_in_the_kernel_below_c_below_python_on_3_9: 9;
+    a_sleeper_is_in_the_kernel_below_c_below_python_on_3_10: 10;
+    a_sleeper_is_in_the_kernel_below_c_below_python_on_3_11: 11;
+    a_sleeper_is_in_the_kernel_below_c_below_python_on_3_12: 12;
+    a_sleeper_is_in_the_kernel_below_c_below_python_on_3_13: 13;
+    a_sleeper_is_in_the_kernel_below_c_below_python_on_3_14: 14;
+    a_sleeper_is_in_the_kernel_below_c_below_python_on_3_15: 15;
+}
+
+/// A recursion through C beyond what is copied of the stack: Python is whole, or has both its
+/// ends, and what is native is at the leaf.
+fn deep_ends_are_kept(python: &Python) -> Result<()> {
+    let dives = |told: &Told, entry: &Entry| {
+        let is_dive = |frame: &&Frame| frame.function == "dive";
+        told.profile.stack(entry).filter(is_dive).count() as u64
+    };
+    let check = |depth: &str, is_right: &dyn Fn(u64, u64) -> bool| {
+        let options = ["-r", "499", "--max-depth", depth];
+        each_made(python, &["deep", "0.5"], &options, |told| {
+            told.is_sound()?;
+            let native = told.profile.ledger.native.as_ref().context("no account")?;
+            let cut = native.reasons.iter().filter(|(why, _)| {
+                [
+                    "stack_copy_ended",
+                    "python_frames_missing",
+                    // To 3.10 nothing but what it calls tells that the innermost has its frame.
+                    "may_be_entering_python",
+                ]
+                .contains(&why.as_str())
+            });
+            let cut: u64 = cut.map(|(_, samples)| samples).sum();
+            let mut right = 0;
+            for entry in told.profile.of(told.account.tid) {
+                let names = names(&told.profile, entry);
+                let is_whole = names.last() == Some(&"Thread._bootstrap")
+                    || names.last() == Some(&"_bootstrap");
+                right += if is_whole && is_right(dives(told, entry), told.depth) {
+                    entry.ticks
+                } else {
+                    0
+                };
+            }
+            ensure!(
+                right * 100 >= told.judged.samples * 90 && cut * 100 >= told.judged.samples * 90,
+                "{right} of {} have their Python frames: {native:?}",
+                told.judged.samples
+            );
+            // The leaf's end has what is between the innermost of them.
+            let through_c = ("dive".to_owned(), "dive".to_owned());
+            ensure!(
+                native.leaf_end * 100 >= native.all() * 25
+                    && told.judged.seen.contains_key(&through_c),
+                "{native:?}"
+            );
+            Ok(())
+        })
+    };
+    check("512", &|dives, depth| match depth {
+        512.. => (490..512).contains(&dives),
+        _ => dives == depth + 1,
+    })?;
+    check("100", &|dives, _| (80..100).contains(&dives))
+}
+on_each! {
+    Rung::Kernel, deep_ends_are_kept;
+    a_deep_recursion_through_c_keeps_both_ends_on_3_8: 8;
+    a_deep_recursion_through_c_keeps_both_ends_on_3_9: 9;
+    a_deep_recursion_through_c_keeps_both_ends_on_3_10: 10;
+    a_deep_recursion_through_c_keeps_both_ends_on_3_11: 11;
+    a_deep_recursion_through_c_keeps_both_ends_on_3_12: 12;
+    a_deep_recursion_through_c_keeps_both_ends_on_3_13: 13;
+    a_deep_recursion_through_c_keeps_both_ends_on_3_14: 14;
+    a_deep_recursion_through_c_keeps_both_ends_on_3_15: 15;
+}
+
+/// zlib's own code is below the Python function that compresses.
+fn zlib_is_a_leaf(python: &Python) -> Result<()> {
+    let mut target = Target::start(python, "native_leaves.py", &["compresses", "0.5"])?;
+    let mut profiler = Running::in_detail(target.pid(), &["--native", "-r", "999"])?;
+    profiler.attached()?;
+    target.tell("go")?;
+    let accounts = target.done()?;
+    let profile = profiler.stop()?.profile()?;
+    profile.ledger.balances()?;
+    let account = accounts.first().context("no account")?;
+    let (mut all, mut right) = (0, 0);
+    for entry in profile.of(account.tid) {
+        all += entry.ticks;
+        // The kernel may be at work for it.
+        let mut frames = profile
+            .stack(entry)
+            .skip_while(|frame| frame.kind == "kernel");
+        let leaf = frames.next().is_some_and(|frame| {
+            // In some interpreters it is linked in.
+            frame.kind == "native"
+                && is_of(frame, &["libz", "zlib", "libc.", "python3", "libpython3"])
+        });
+        let mut python = profile.stack(entry).filter(|frame| frame.kind == "python");
+        let is_called = python
+            .next()
+            .is_some_and(|frame| frame.function == "compresses");
+        let in_zlib = profile
+            .stack(entry)
+            .any(|frame| is_of(frame, &["libz", "zlib"]) || frame.function.contains("zlib"));
+        right += if leaf && is_called && in_zlib {
+            entry.ticks
+        } else {
+            0
+        };
+    }
+    ensure!(
+        all > 300 && right * 100 >= all * 95,
+        "{right} of {all} are in zlib: {:?}",
+        profile.ledger.native
+    );
+    Ok(())
+}
+on_each! {
+    Rung::Kernel, zlib_is_a_leaf;
+    zlib_is_below_who_compresses_on_3_8: 8;
+    zlib_is_below_who_compresses_on_3_9: 9;
+    zlib_is_below_who_compresses_on_3_10: 10;
+    zlib_is_below_who_compresses_on_3_11: 11;
+    zlib_is_below_who_compresses_on_3_12: 12;
+    zlib_is_below_who_compresses_on_3_13: 13;
+    zlib_is_below_who_compresses_on_3_14: 14;
+    zlib_is_below_who_compresses_on_3_15: 15;
+}
+
+#[test]
+fn each_thread_of_a_blas_has_its_own_native_stack() -> Result<()> {
+    if !rung::reached(Rung::Kernel) {
+        return Ok(());
+    }
+    let Some(python) = pythons::any() else {
+        return Ok(());
+    };
+    let Some(packages) = pythons::packages(python, "numpy") else {
+        rung::leave_out("there is no numpy: run `cargo xtask setup`");
+        return Ok(());
+    };
+    let mut target = Target::start(python, "native_leaves.py", &["multiplies", "1", &packages])?;
+    let mut profiler = Running::in_detail(target.pid(), &["--native", "-r", "999"])?;
+    profiler.attached()?;
+    target.tell("go")?;
+    let accounts = target.done()?;
+    let profile = profiler.stop()?.profile()?;
+    profile.ledger.balances()?;
+    let caller = accounts.first().context("no account")?.tid;
+    let is_blas = |frame: &Frame| is_of(frame, &["libscipy_openblas", "libopenblas"]);
+    for thread in &profile.ledger.threads {
+        if thread.samples < 100 {
+            continue;
+        }
+        let (mut all, mut right) = (0, 0);
+        for entry in profile.of(thread.tid) {
+            all += entry.ticks;
+            let in_blas = profile.stack(entry).any(is_blas);
+            let below_caller = profile.is_in(entry, "multiplies");
+            let is_right = in_blas && below_caller == (thread.tid == caller);
+            right += if is_right { entry.ticks } else { 0 };
+        }
+        ensure!(
+            right * 100 >= all * 90,
+            "{right} of {all} samples of {thread:?} are in the BLAS: {:?}",
+            profile.ledger.native
+        );
+    }
+    let sampled = profile.ledger.thread(caller).map(|thread| thread.samples);
+    ensure!(sampled > Some(100), "{:?}", profile.ledger.threads);
+    Ok(())
+}
