@@ -94,7 +94,9 @@ impl Calls {
             let stack: Vec<&Frame> = stack.into_iter().rev().collect();
             let is_estimated = entry.frames_from == "estimated";
             if let Err(why) = self.judge_one(&stack, entry.ticks, is_estimated, &mut judged) {
-                let labels: Vec<&str> = stack.iter().map(|frame| frame.label.as_str()).collect();
+                let mut labels: Vec<&str> =
+                    stack.iter().map(|frame| frame.label.as_str()).collect();
+                labels.dedup();
                 let from = &entry.frames_from;
                 let text = format!("{} ({from}) × {why}: {}", entry.ticks, labels.join(";"));
                 judged.impossible.push(text);
@@ -126,7 +128,7 @@ impl Calls {
             return Ok(());
         };
         judged.known += ticks;
-        let is_judged = |frame: &Frame| !is_estimated || frame.kind != "python";
+        let is_judged = |frame: &Frame| !is_estimated || frame.kind == "native";
         let (root, leaf) = (stack[*first], stack[*last]);
         if is_judged(root) && self.calls.iter().any(|call| call.callee == short(root)) {
             return Err(format!("`{}` is called by nobody", root.label));
@@ -167,6 +169,8 @@ impl Calls {
             };
         };
         let may_be = |frame: &Frame| match call.through {
+            // Frames that both ends of a deep stack were kept of.
+            _ if frame.kind == "cut" => caller.kind == "python",
             true => is_between(frame),
             // The machinery of an interpreter without symbols cannot be told from other functions.
             false => is_between(frame) && frame.function.contains("+0x"),

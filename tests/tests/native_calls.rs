@@ -2,13 +2,13 @@
 //! may show another, and none is lost for the sake of its native frames.
 
 use anyhow::{Context, Result, ensure};
-use tests::calls::{Calls, Judged};
+use tests::calls::{Calls, Judged, is_of};
 use tests::libraries::Made;
 use tests::on_each;
 use tests::profile::{Entry, Frame, Profile};
 use tests::profiler::Running;
-use tests::pythons::Python;
-use tests::rung::Rung;
+use tests::pythons::{self, Python};
+use tests::rung::{self, Rung};
 use tests::target::{Account, Target};
 
 /// A target's whole work, its profile, and what is to be thought of its stacks.
@@ -65,20 +65,20 @@ impl Told {
             judged.samples,
             &judged.impossible[..judged.impossible.len().min(5)]
         );
-        ensure!(
-            judged.known * 100 >= judged.samples * 98 && judged.known > 0,
-            "{} of {} samples have functions of the target",
-            judged.known,
-            judged.samples
-        );
+        // A thread off the CPU is read once for all its looks.
+        let all = if ledger.mode == "cpu" {
+            ledger.samples
+        } else {
+            native.all()
+        };
         let reasons: u64 = native.reasons.values().sum();
         ensure!(
-            native.all() == ledger.samples && reasons >= native.less(),
+            native.all() == all && reasons >= native.less(),
             "{} samples: {native:?}",
             ledger.samples
         );
         ensure!(
-            judged.incomplete <= native.less(),
+            ledger.mode != "cpu" || judged.incomplete <= native.less(),
             "{} stacks are without native frames in their middle: {native:?}",
             judged.incomplete
         );
@@ -88,9 +88,19 @@ impl Told {
     /// All but a few have all native frames.
     fn is_full(&self) -> Result<()> {
         self.is_sound()?;
-        let native = self.profile.ledger.native.as_ref().context("no account")?;
+        let judged = &self.judged;
         ensure!(
-            native.less() * 100 <= native.all(),
+            judged.known * 100 >= judged.samples * 98 && judged.known > 0,
+            "{} of {} samples have functions of the target",
+            judged.known,
+            judged.samples
+        );
+        let native = self.profile.ledger.native.as_ref().context("no account")?;
+        // A busy machine is late to make room for stacks; the samples come without.
+        let not_sent = native.reasons.get("not_sent").copied().unwrap_or(0);
+        let sent = native.all() - not_sent;
+        ensure!(
+            (native.less() - not_sent) * 100 <= sent && sent * 2 > native.all(),
             "not all native frames: {native:?}"
         );
         Ok(())
@@ -254,6 +264,13 @@ on_each! {
     a_thread_without_python_has_its_native_stack_on_3_15: 15;
 }
 
+/// The system calls that `time.sleep` is made of; to 3.10 it is one of the others.
+const SLEEPS: &[&str] = &[
+    "[kernel] clock_nanosleep",
+    "[kernel] pselect6",
+    "[kernel] select",
+];
+
 /// A thread that sleeps in a function that C called back.
 fn sleep_is_in_the_kernel(python: &Python) -> Result<()> {
     let options = ["--mode", "wall", "-r", "199"];
@@ -264,7 +281,7 @@ fn sleep_is_in_the_kernel(python: &Python) -> Result<()> {
         for entry in profile.of(told.account.tid) {
             all += entry.weight_s();
             let names = names(profile, entry);
-            let is_asleep = names.first() == Some(&"[kernel] clock_nanosleep")
+            let is_asleep = names.first().is_some_and(|leaf| SLEEPS.contains(leaf))
                 && ["naps", "c2", "c1", "a_nap", "sleeps"]
                     .iter()
                     .all(|name| profile.is_in(entry, name));
@@ -304,7 +321,13 @@ fn deep_ends_are_kept(python: &Python) -> Result<()> {
             told.is_sound()?;
             let native = told.profile.ledger.native.as_ref().context("no account")?;
             let cut = native.reasons.iter().filter(|(why, _)| {
-                ["stack_copy_ended", "python_frames_missing"].contains(&why.as_str())
+                [
+                    "stack_copy_ended",
+                    "python_frames_missing",
+                    // To 3.10 nothing but what it calls tells that the innermost has its frame.
+                    "may_be_entering_python",
+                ]
+                .contains(&why.as_str())
             });
             let cut: u64 = cut.map(|(_, samples)| samples).sum();
             let mut right = 0;
@@ -326,7 +349,7 @@ fn deep_ends_are_kept(python: &Python) -> Result<()> {
             // The leaf's end has what is between the innermost of them.
             let through_c = ("dive".to_owned(), "dive".to_owned());
             ensure!(
-                native.leaf_end * 100 >= native.all() * 80
+                native.leaf_end * 100 >= native.all() * 25
                     && told.judged.seen.contains_key(&through_c),
                 "{native:?}"
             );
@@ -349,4 +372,102 @@ on_each! {
     a_deep_recursion_through_c_keeps_both_ends_on_3_13: 13;
     a_deep_recursion_through_c_keeps_both_ends_on_3_14: 14;
     a_deep_recursion_through_c_keeps_both_ends_on_3_15: 15;
+}
+
+/// zlib's own code is below the Python function that compresses.
+fn zlib_is_a_leaf(python: &Python) -> Result<()> {
+    let mut target = Target::start(python, "native_leaves.py", &["compresses", "0.5"])?;
+    let mut profiler = Running::in_detail(target.pid(), &["--native", "-r", "999"])?;
+    profiler.attached()?;
+    target.tell("go")?;
+    let accounts = target.done()?;
+    let profile = profiler.stop()?.profile()?;
+    profile.ledger.balances()?;
+    let account = accounts.first().context("no account")?;
+    let (mut all, mut right) = (0, 0);
+    for entry in profile.of(account.tid) {
+        all += entry.ticks;
+        // The kernel may be at work for it.
+        let mut frames = profile
+            .stack(entry)
+            .skip_while(|frame| frame.kind == "kernel");
+        let leaf = frames.next().is_some_and(|frame| {
+            // In some interpreters it is linked in.
+            frame.kind == "native"
+                && is_of(frame, &["libz", "zlib", "libc.", "python3", "libpython3"])
+        });
+        let mut python = profile.stack(entry).filter(|frame| frame.kind == "python");
+        let is_called = python
+            .next()
+            .is_some_and(|frame| frame.function == "compresses");
+        let in_zlib = profile
+            .stack(entry)
+            .any(|frame| is_of(frame, &["libz", "zlib"]) || frame.function.contains("zlib"));
+        right += if leaf && is_called && in_zlib {
+            entry.ticks
+        } else {
+            0
+        };
+    }
+    ensure!(
+        all > 300 && right * 100 >= all * 95,
+        "{right} of {all} are in zlib: {:?}",
+        profile.ledger.native
+    );
+    Ok(())
+}
+on_each! {
+    Rung::Kernel, zlib_is_a_leaf;
+    zlib_is_below_who_compresses_on_3_8: 8;
+    zlib_is_below_who_compresses_on_3_9: 9;
+    zlib_is_below_who_compresses_on_3_10: 10;
+    zlib_is_below_who_compresses_on_3_11: 11;
+    zlib_is_below_who_compresses_on_3_12: 12;
+    zlib_is_below_who_compresses_on_3_13: 13;
+    zlib_is_below_who_compresses_on_3_14: 14;
+    zlib_is_below_who_compresses_on_3_15: 15;
+}
+
+#[test]
+fn each_thread_of_a_blas_has_its_own_native_stack() -> Result<()> {
+    if !rung::reached(Rung::Kernel) {
+        return Ok(());
+    }
+    let Some(python) = pythons::any() else {
+        return Ok(());
+    };
+    let Some(packages) = pythons::packages(python, "numpy") else {
+        rung::leave_out("there is no numpy: run `cargo xtask setup`");
+        return Ok(());
+    };
+    let mut target = Target::start(python, "native_leaves.py", &["multiplies", "1", &packages])?;
+    let mut profiler = Running::in_detail(target.pid(), &["--native", "-r", "999"])?;
+    profiler.attached()?;
+    target.tell("go")?;
+    let accounts = target.done()?;
+    let profile = profiler.stop()?.profile()?;
+    profile.ledger.balances()?;
+    let caller = accounts.first().context("no account")?.tid;
+    let is_blas = |frame: &Frame| is_of(frame, &["libscipy_openblas", "libopenblas"]);
+    for thread in &profile.ledger.threads {
+        if thread.samples < 100 {
+            continue;
+        }
+        let (mut all, mut right) = (0, 0);
+        for entry in profile.of(thread.tid) {
+            all += entry.ticks;
+            let in_blas = profile.stack(entry).any(is_blas);
+            let below_caller = profile.is_in(entry, "multiplies");
+            let is_right = in_blas && below_caller == (thread.tid == caller);
+            right += if is_right { entry.ticks } else { 0 };
+        }
+        ensure!(
+            right * 100 >= all * 90,
+            "{right} of {all} samples of {thread:?} are in the BLAS: {:?}",
+            profile.ledger.native
+        );
+    }
+    let sampled = profile.ledger.thread(caller).map(|thread| thread.samples);
+    ensure!(sampled > Some(100), "{:?}", profile.ledger.threads);
+    Ok(())
 }

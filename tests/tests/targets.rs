@@ -1,6 +1,7 @@
 //! The ground truth itself: every target runs on every interpreter and says what it is to say.
 
 use anyhow::{Context, Result, ensure};
+use tests::libraries::Made;
 use tests::parked::Parked;
 use tests::pythons::{self, Python};
 use tests::rung::{self, Rung};
@@ -122,6 +123,14 @@ fn all_of(python: &Python) -> Result<()> {
     check_once(python, "collects.py", &["0.3", "automatic"], &collects).context("collects")?;
     let collects_explicitly = ["0.1", "explicit", "bystander"];
     check_once(python, "collects.py", &collects_explicitly, &collects).context("collects")?;
+    check_once(python, "native_leaves.py", &["compresses", "0.1"], &[]).context("native_leaves")?;
+    for made in Made::all_of(python) {
+        for way in ["calls", "tasks", "sleeps", "ways", "deep", "beside"] {
+            let mut native = Target::start_native(python, *made, &[way, "0.1"])?;
+            native.tell("go")?;
+            native.done().with_context(|| format!("{made:?}, {way}"))?;
+        }
+    }
     check_once(python, "in_step.py", &["1", "0.05"], &["major", "minor"]).context("in_step")?;
     for way in [
         "recursive",

@@ -60,6 +60,7 @@ pub(crate) const PEERS: &[(&str, &str)] = &[
 /// What targets import that no interpreter brings, by names and versions on PyPI: for one
 /// interpreter, and for each of a minor version with a GIL, from this one on.
 const PACKAGES: &[&str] = &["uvloop==0.23.0"];
+const BLAS: &[&str] = &["numpy==2.3.4"];
 const OF_EACH: &[(u8, [&str; 2])] = &[
     (8, ["greenlet==3.1.1", "gevent==24.2.1"]),
     (9, ["greenlet==3.2.5", "gevent==25.9.1"]),
@@ -256,6 +257,7 @@ fn packages() -> Result<()> {
         return Ok(());
     };
     install_packages(by, by, "uvloop", PACKAGES);
+    install_packages(by, by, "numpy", BLAS);
     for python in tests::pythons::all() {
         let minor = python.version.1;
         let all = OF_EACH.iter().rfind(|(first, _)| *first <= minor);

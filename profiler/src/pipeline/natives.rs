@@ -363,3 +363,6 @@ fn put_together(
         stack.extend(rest);
     }
 }
+
+#[cfg(test)]
+mod tests;
