@@ -30,18 +30,21 @@ def minor(end):
 def in_step(period, quarter, seconds):
     os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])
     spent = {"major": 0.0, "minor": 0.0}
+    lasted = threading.current_thread().lasted
     now = time.monotonic_ns()
     end = now + int(seconds * 1e9)
     start = (now // period + 1) * period + quarter * period // QUARTERS
-    cpu = time.thread_time()
+    wall, cpu = time.perf_counter(), time.thread_time()
     while start < end:
         major(start + int(SHARE * period))
-        between = time.thread_time()
+        until, between = time.perf_counter(), time.thread_time()
         spent["major"] += between - cpu
+        lasted["major"] += until - wall
         start += period
         minor(start)
-        cpu = time.thread_time()
+        wall, cpu = time.perf_counter(), time.thread_time()
         spent["minor"] += cpu - between
+        lasted["minor"] += wall - until
     threading.current_thread().spent.update(spent)
 
 
@@ -49,15 +52,16 @@ if __name__ == "__main__":
     period, seconds = int(float(sys.argv[1]) * 1e6), float(sys.argv[2])
     quarters = [int(sys.argv[3])] if len(sys.argv) > 3 else range(QUARTERS)
     workers = [Worker(in_step, period, quarter, seconds) for quarter in quarters]
+    for worker in workers:
+        worker.lasted = {"major": 0.0, "minor": 0.0}
     ready()
     command()
     for worker in workers:
         worker.start()
         worker.join()
     accounts = accounts_of(workers)
-    for account in accounts:
-        # By the wall clock it is as told.
-        wall = account["wall_s"]
-        account["lasted_s"] = {"major": SHARE * wall, "minor": (1 - SHARE) * wall}
+    for worker in workers:
+        # By the wall clock: who is kept from its CPU is in its function all the same.
+        worker.account["lasted_s"] = worker.lasted
     say("done", threads=accounts)
     command()
