@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tests::folded::Folded;
 use tests::parked::{Account, Parked, ThreadAccount, frames_of};
+use tests::profile::Entry;
 use tests::profiler::{self, Running};
 use tests::pythons::{self, Python};
 use tests::rung::{self, Rung};
@@ -172,48 +173,43 @@ sys.exit(7)";
 }
 
 #[test]
-fn a_command_has_its_native_frames_on_and_off_the_cpu() -> Result<()> {
+fn a_target_has_its_native_frames_on_the_cpu_and_in_the_kernel() -> Result<()> {
     let Some(python) = at_the_kernel() else {
         return Ok(());
     };
-    // Long, for where a machine is emulated; see above.
-    let source = "import time, zlib
-data = bytes(1 << 20)
-end = time.process_time() + 3
-while time.process_time() < end:
-    zlib.compress(data)
-time.sleep(2)";
-    let words = ["-c", source].map(str::to_owned);
-    let command = [python.command.as_slice(), &words].concat();
-    let folder = tempfile::tempdir()?;
-    let (path, ledger) = (
-        folder.path().join("native.folded"),
-        folder.path().join("ledger"),
-    );
-    let (path, ledger) = path
-        .to_str()
-        .zip(ledger.to_str())
-        .context("paths of text")?;
+    let mut target = Target::start(python, "native_depth.py", &["5"])?;
     let options = ["-m", "wall", "-r", "499", "--native", "--kernel"];
-    let files = ["-o", path, "--ledger", ledger];
-    let finished = run_command(&[&options[..], &files].concat(), &command)?;
-    ensure!(finished.status.success(), "{finished:?}");
-    let folded = Folded::read(Path::new(path))?;
-    let text = std::fs::read_to_string(ledger)?;
-    let native: Value = serde_json::from_str::<Value>(&text)?["native"].take();
-    let full = native["full"]
-        .as_u64()
-        .context("no account of native frames")?;
-    ensure!(full > 200, "{native}");
-    let seconds = |function: &str| folded.with(function) as f64 / 1e9;
-    let said = folded.stacks.iter().max_by_key(|stack| stack.count);
-    ensure!(seconds("deflate") > 0.5, "{native}: {said:?}");
-    let slept = ["clock_nanosleep", "select", "pselect6"];
-    let slept: f64 = slept
+    let mut profiler = Running::in_detail(target.pid(), &options)?;
+    profiler.attached()?;
+    let mut cpu_s = 0.0;
+    while cpu_s < 1.0 {
+        target.tell("100000")?;
+        let worked = target.expect("work")?;
+        cpu_s += worked["cpu_s"].as_f64().context("no CPU time")?;
+    }
+    let profile = profiler.stop()?.profile()?;
+    let native = profile.ledger.native.as_ref();
+    let native = native.context("no account of native frames")?;
+    ensure!(native.full > 200, "{native:?}");
+    let in_crc: f64 = profile
+        .entries
         .iter()
-        .map(|call| seconds(&format!("[kernel] {call}")))
+        .filter(|entry| entry.state == "on_cpu" && profile.is_in(entry, "level"))
+        .filter(|entry| {
+            let mut frames = profile.stack(entry);
+            frames.any(|frame| frame.kind == "native" && frame.label.starts_with("crc32"))
+        })
+        .map(Entry::weight_s)
         .sum();
-    ensure!(slept > 0.9, "{native}: {said:?}");
+    ensure!(in_crc > cpu_s / 2.0, "{in_crc} of {cpu_s}: {native:?}");
+    let reads = |entry: &&Entry| profile.is_in(entry, "[kernel] read");
+    let waits: f64 = profile
+        .entries
+        .iter()
+        .filter(reads)
+        .map(Entry::weight_s)
+        .sum();
+    ensure!(waits > 0.0, "it never waits for its next line: {native:?}");
     Ok(())
 }
 

@@ -43,7 +43,7 @@ impl Ledger {
         }
         let whole = native.full + native.frame_pointers;
         let mut said = format!(
-            "all native frames of {} of the samples",
+            "all native frames in {} of the stacks that were unwound",
             percent(whole, all)
         );
         let rest = [
@@ -52,7 +52,7 @@ impl Ledger {
             (native.python_only, "none"),
         ];
         for (samples, what) in rest.into_iter().filter(|(samples, _)| *samples > 0) {
-            said += &format!(", of {} {what}", percent(samples, all));
+            said += &format!(", in {} {what}", percent(samples, all));
         }
         let mut reasons: Vec<_> = native.reasons.iter().collect();
         reasons.sort_by_key(|(_, samples)| std::cmp::Reverse(**samples));
@@ -94,8 +94,9 @@ mod tests {
         });
         assert_eq!(
             ledger.of_native().unwrap_or_default(),
-            "all native frames of 95.0 % of the samples, of 2.0 % those towards the leaf, of 1.0 % \
-             those above the innermost Python frame, of 2.0 % none (stack copy ended 3, not sent 2)"
+            "all native frames in 95.0 % of the stacks that were unwound, in 2.0 % those towards \
+             the leaf, in 1.0 % those above the innermost Python frame, in 2.0 % none (stack copy \
+             ended 3, not sent 2)"
         );
     }
 }
