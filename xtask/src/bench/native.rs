@@ -13,8 +13,8 @@ use super::{Setting, cost, measure};
 const SCRIPT: &str = "native_depth.py";
 /// Twenty functions of Python, each called by one of C, and the work in C.
 const DEPTH: &str = "20";
+/// It can do that only while it stops the target.
 const PY_SPY: Tool = Tool::PySpy(&["--native"]);
-const PY_SPY_NONBLOCKING: Tool = Tool::PySpy(&["--native", "--nonblocking"]);
 
 pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     let case = "depth 20 in Python, 20 in C";
@@ -34,7 +34,6 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         Side::Native(999, 1.02),
     ];
     if !setting.quick {
-        sides.push(Side::Peer(PY_SPY_NONBLOCKING, 999));
         sides.push(Side::Peer(PY_SPY, 999));
     }
     let work = Work {
@@ -46,7 +45,7 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     paired(setting, &sides, &work, report)
 }
 
-/// The share of stacks that have every function of the target, Python's and C's, in order.
+/// The share of stacks that have every function of the target, Python's and C's.
 fn complete(setting: &Setting, report: &mut Report) -> Result<()> {
     let seconds = setting.pick(2.0, 10.0);
     for depth in ["5", DEPTH] {
@@ -56,50 +55,72 @@ fn complete(setting: &Setting, report: &mut Report) -> Result<()> {
         target.expect("running")?;
         let levels: usize = depth.parse()?;
         let mut add = |tool: &str, folded: &Folded| -> Result<()> {
-            let all = folded.total();
-            ensure!(all > 0, "{tool} has no samples");
-            let whole = folded
-                .stacks
-                .iter()
-                .filter(|it| is_whole(&it.frames, levels));
-            let whole: u64 = whole.map(|stack| stack.count).sum();
-            let share = 100.0 * whole as f64 / all as f64;
-            report.plain(&case, &format!("{tool}: complete stacks"), share, "%");
+            let all = folded.with("level");
+            ensure!(all > 0, "{tool} does not see it");
+            let mut share = |what: &str, is_so: &dyn Fn(&Seen) -> bool| {
+                let seen = folded
+                    .stacks
+                    .iter()
+                    .map(|it| (Seen::of(&it.frames), it.count));
+                let so: u64 = seen
+                    .filter(|(seen, _)| is_so(seen))
+                    .map(|(_, count)| count)
+                    .sum();
+                let share = 100.0 * so as f64 / all as f64;
+                report.plain(&case, &format!("{tool}: {what}"), share, "%");
+            };
+            share("all of Python, and C at the leaf", &|seen| {
+                seen.levels == levels + 1 && seen.ends_in_c
+            });
+            share("and all of C between", &|seen| {
+                seen.levels == levels + 1 && seen.ends_in_c && seen.by_c == levels
+            });
             Ok(())
         };
         let mut ours = Running::on(target.pid(), &["--native", "-r", "999"])?;
         ours.attached()?;
         measure::wait(seconds);
         add("profiler --native", &ours.stop()?.success()?.folded()?)?;
-        for peer in [PY_SPY, PY_SPY_NONBLOCKING] {
-            let watching = peer.start(setting.python()?, target.pid(), 999)?;
-            measure::wait(seconds);
-            add(&peer.name(), &watching.stop()?.folded)?;
-        }
+        let watching = PY_SPY.start(setting.python()?, target.pid(), 999)?;
+        measure::wait(seconds);
+        add(&PY_SPY.name(), &watching.stop()?.folded)?;
     }
     Ok(())
 }
 
-/// Whether `level` stands on the stack as often as it must, each time but the first called by
-/// `reduce`.
-fn is_whole(frames: &[String], levels: usize) -> bool {
-    let mut found = 0;
-    let mut by_reduce = false;
-    for frame in frames {
-        match name(frame) {
-            "level" => {
-                if found > 0 && !by_reduce {
-                    return false;
+/// What a stack has of the target.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    /// Functions of Python that call the next by way of C.
+    levels: usize,
+    /// How many of them stand on the function of C that called them.
+    by_c: usize,
+    /// Whether the work in C is on top of them.
+    ends_in_c: bool,
+}
+
+impl Seen {
+    fn of(frames: &[String]) -> Self {
+        let mut seen = Self {
+            levels: 0,
+            by_c: 0,
+            ends_in_c: false,
+        };
+        let mut in_c = false;
+        for frame in frames {
+            match name(frame) {
+                "level" => {
+                    seen.levels += 1;
+                    seen.by_c += usize::from(in_c);
+                    in_c = false;
                 }
-                found += 1;
-                by_reduce = false;
+                // Each tool has its own words around it.
+                function if function.contains("reduce") => in_c = true,
+                function => seen.ends_in_c |= seen.levels > 0 && function.contains("crc32"),
             }
-            // Each tool has its own words around it.
-            function if function.contains("reduce") => by_reduce = true,
-            _ => {}
         }
+        seen
     }
-    found == levels + 1
 }
 
 #[cfg(test)]
@@ -107,34 +128,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stack_is_whole_with_every_level_and_c_between() {
-        let frames = |of: &[&str]| of.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
-        let cases: [(&[&str], bool); 5] = [
-            (
-                &[
-                    "<module> (a.py:1)",
-                    "level (a.py:2)",
-                    "functools_reduce (libpython.so)",
-                    "level (a.py:2)",
-                    "work (a.py:1)",
-                ],
-                true,
-            ),
-            (
-                &[
-                    "level (a.py:2)",
-                    "functools_reduce",
-                    "call",
-                    "level (a.py:2)",
-                ],
-                true,
-            ),
-            (&["level (a.py:2)", "level (a.py:2)"], false),
-            (&["level (a.py:2)"], false),
-            (&["level", "reduce", "level", "reduce", "level"], false),
-        ];
-        for (stack, expected) in cases {
-            assert_eq!(is_whole(&frames(stack), 1), expected, "{stack:?}");
-        }
+    fn a_stack_is_told_by_its_levels_and_what_is_of_c_between_and_above() {
+        let check = |stack: &[&str], levels, by_c, ends_in_c| {
+            let frames: Vec<String> = stack.iter().map(|it| (*it).to_owned()).collect();
+            let expected = Seen {
+                levels,
+                by_c,
+                ends_in_c,
+            };
+            assert_eq!(Seen::of(&frames), expected, "{stack:?}");
+        };
+        let level = "level (a.py:2)";
+        check(
+            &[
+                "<module> (a.py:1)",
+                level,
+                "functools_reduce (libpython.so)",
+                level,
+                "crc32_z",
+            ],
+            2,
+            1,
+            true,
+        );
+        check(&[level, "functools_reduce", "call", level], 2, 1, false);
+        check(&[level, level, "zlib_crc32 (zlib.so)"], 2, 0, true);
+        check(&["crc32", level], 1, 0, false);
     }
 }
