@@ -213,6 +213,31 @@ fn a_target_has_its_native_frames_on_the_cpu_and_in_the_kernel() -> Result<()> {
     Ok(())
 }
 
+/// What was met before the interpreter was found stood for as long as the thread slept.
+#[test]
+fn a_command_that_sleeps_at_once_has_its_python_frames() -> Result<()> {
+    let Some(python) = at_the_kernel() else {
+        return Ok(());
+    };
+    let source = "import time
+def rests(): time.sleep(3)
+rests()";
+    let words = ["-c", source].map(str::to_owned);
+    let command = [python.command.as_slice(), &words].concat();
+    for native in [&["--native"][..], &[]] {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("rests.folded");
+        let path = path.to_str().context("a path of text")?;
+        let options = [&["-m", "wall", "-r", "199", "-o", path], native].concat();
+        let finished = run_command(&options, &command)?;
+        ensure!(finished.status.success(), "{finished:?}");
+        let folded = Folded::read(Path::new(path))?;
+        let rested = folded.with("rests") as f64 / 1e9;
+        ensure!(rested > 2.0, "{native:?}: {rested} s: {folded:?}");
+    }
+    Ok(())
+}
+
 #[test]
 fn a_command_that_is_no_python_is_refused_with_what_to_type() -> Result<()> {
     if !rung::reached(Rung::Kernel) {

@@ -1,7 +1,7 @@
 //! The code that a process has mapped, and of which image each piece is.
 //!
-//! The mappings are read when an address is met that lies in none, at most every so often; an
-//! image is read when an address in it is met.
+//! The mappings are read when an address is met that lies in none, at most every so often, and
+//! when they were read long ago; an image is read when an address in it is met.
 
 use std::fs::File;
 use std::io;
@@ -12,8 +12,10 @@ use crate::words::{MonotonicNs, RemoteAddr};
 
 use super::image::{Bytes, Cover, FileKey, Image, Images};
 
-/// The mappings are not read again before that.
-const AGAIN_AFTER_NS: u64 = 250_000_000;
+/// The mappings are not read again before that for an address that lies in none.
+const AGAIN_AFTER_NS: u64 = 50_000_000;
+/// And are after that in any case: a library may have made room for another.
+const STALE_AFTER_NS: u64 = 250_000_000;
 /// Most mappings with code that are kept.
 const MAX_AREAS: usize = 8192;
 
@@ -141,6 +143,12 @@ impl Modules {
         let behind = self.areas.partition_point(|area| area.start <= addr);
         let index = behind.checked_sub(1)?;
         (addr < self.areas.get(index)?.end).then_some(index)
+    }
+
+    /// Whether the mappings were read too long ago.
+    pub(super) fn is_stale(&self, now: MonotonicNs) -> bool {
+        let read_at = self.read_at;
+        read_at.is_some_and(|at| now.0 >= at.0.saturating_add(STALE_AFTER_NS))
     }
 
     /// The area of an address and whether what is known of others has changed by looking.

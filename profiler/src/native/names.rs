@@ -195,14 +195,14 @@ impl LiveSymbols {
         found
     }
 
-    fn of_process(&self, pid: Pid, addr: RemoteAddr) -> Vec<NativeFrame> {
+    fn of_process(&self, pid: Pid, addr: RemoteAddr, detail: Detail) -> Vec<NativeFrame> {
         let mut process = Process::new(with_memory(pid).0.into());
-        process.debug_syms = self.detail == Detail::Lines;
+        process.debug_syms = detail == Detail::Lines;
         let source = Source::Process(process);
         self.look_up(&source, Input::AbsAddr(addr.0), addr, None, || {
             // A zombie has no memory map any more.
             if has_memory(with_memory(pid)) {
-                "module could not be read"
+                "code of no file, or of one that cannot be read"
             } else {
                 "the process had ended before its name was read"
             }
@@ -254,6 +254,14 @@ impl LiveSymbols {
     ) -> Vec<NativeFrame> {
         match self.symbolizer.symbolize_single(source, input) {
             Ok(Symbolized::Sym(symbol)) if symbol.name.is_empty() => {
+                vec![unknown(addr, module, "no symbol at the address")]
+            }
+            // One that has no size reaches to the next, over whatever is between: a linkage table.
+            Ok(Symbolized::Sym(symbol))
+                if symbol.size.unwrap_or(0) == 0
+                    && symbol.code_info.is_none()
+                    && module.is_some_and(|(_, begins)| symbol.addr < begins) =>
+            {
                 vec![unknown(addr, module, "no symbol at the address")]
             }
             Ok(Symbolized::Sym(symbol)) => frames_of(&symbol, module.map(|(name, _)| name)),
@@ -352,7 +360,8 @@ impl Symbols for LiveSymbols {
             self.names.clear();
             self.kept = 0;
         }
-        let found = self.of_process(pid, addr).pop();
+        // Debug information takes long to read, and a lone name is all that is wanted here.
+        let found = self.of_process(pid, addr, Detail::Symbols).pop();
         let found = found.unwrap_or_else(|| unknown(addr, None, "not understood"));
         let names = self.names.entry(pid).or_default();
         names.insert(addr, found.clone());
@@ -364,7 +373,7 @@ impl Symbols for LiveSymbols {
         let image = place.and_then(|place| Some((place.image.as_ref()?, place.vaddr)));
         let Some((image, vaddr)) = image else {
             return self.remembered(Key::Process(pid, addr.0), |symbols| {
-                symbols.of_process(pid, addr)
+                symbols.of_process(pid, addr, symbols.detail)
             });
         };
         let id = Arc::as_ptr(image) as usize;
@@ -376,7 +385,7 @@ impl Symbols for LiveSymbols {
             self.of_vdso(image, vaddr, addr)
         } else {
             let of_file = self.of_image(image, vaddr, addr);
-            of_file.unwrap_or_else(|| self.of_process(pid, addr))
+            of_file.unwrap_or_else(|| self.of_process(pid, addr, self.detail))
         };
         if let Some(own) = found.last_mut() {
             let is_piece = place.is_some_and(Place::is_piece);

@@ -88,6 +88,9 @@ impl Unwinder {
         out: &mut Vec<NativeIp>,
     ) -> UnwindEnd {
         out.clear();
+        if self.modules.is_stale(target.now) {
+            self.refresh(target);
+        }
         let bp = match registers.bp.0 {
             0 => UNKNOWN,
             bp => bp,

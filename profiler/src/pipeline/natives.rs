@@ -180,9 +180,16 @@ impl Natives {
         entry: Option<RemoteAddr>,
     ) -> NativeId {
         let (unwinder, target) = (&mut self.unwinder, target(hold));
-        let end =
+        let mut unwind = |unwinder: &mut Unwinder| {
             self.standstill
-                .unwind(unwinder, &target, standing, STANDING_STACK, &mut self.ips);
+                .unwind(unwinder, &target, standing, STANDING_STACK, &mut self.ips)
+        };
+        let mut end = unwind(unwinder);
+        // What is found now stands for as long as the thread does.
+        if let UnwindEnd::NotMapped(_) = end {
+            unwinder.refresh(&target);
+            end = unwind(unwinder);
+        }
         self.learn(kernel.map_or(Above::User, Above::Kernel), entry, end)
     }
 

@@ -157,7 +157,7 @@ pub fn interleave(native: &NativeChain<'_>, python: &PythonChain<'_>) -> Merged 
     if python.into_c.is_empty() {
         return Merged {
             parts: fold::without_python(native.roles),
-            rung: full,
+            rung: if native.is_whole { full } else { Rung::LeafEnd },
             why: (!native.is_whole).then_some(Why::Ended),
         };
     }

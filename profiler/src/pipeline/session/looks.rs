@@ -33,6 +33,11 @@ impl LooksOff {
         self.moved
     }
 
+    /// More is known now than when threads were looked at: all are to be again.
+    pub(super) fn forget(&mut self) {
+        self.places.clear();
+    }
+
     /// What was dealt with of a place last.
     pub(super) fn place(&mut self, slot: Slot) -> &mut Generation {
         let place = slot.0 as usize;

@@ -9,6 +9,7 @@ use crate::{
     native::{Images, Standing},
     pipeline::natives::{Base, NativeId, Natives},
     stack::{StackId, interleave::Rung},
+    sys,
     wire::{NativeStack, Tick},
     words::{Cpu, Pid, RemoteAddr, Tid},
 };
@@ -104,7 +105,15 @@ pub(super) fn with_native(
     joined.stack
 }
 
+/// Of a program that has just begun: its interpreter is found sooner if nothing else is read.
+const TOO_YOUNG: &str = "interpreter_not_found_yet";
+
 impl Member {
+    /// Whether its interpreter is still to be found, as far as can be told.
+    fn may_become_python(&self) -> bool {
+        self.python.is_none() && self.search.is_young(sys::monotonic())
+    }
+
     /// The native stack of a thread off the CPU, with what it has of that in its account.
     /// `entry` lies in the C frame of the evaluator of its innermost Python frames.
     pub(super) fn native_at_rest(
@@ -115,6 +124,9 @@ impl Member {
     ) -> Native {
         if kit.settings.native.is_none() || self.people.is_kernels(Tid(account.tid)) {
             return Native::Unasked;
+        }
+        if self.may_become_python() {
+            return Native::Not(TOO_YOUNG);
         }
         if account.off_sp == 0 {
             return Native::Not("not_in_user_code");
@@ -142,6 +154,9 @@ impl Member {
         let Some(stack) = kit.native.arrivals.fetch(tick) else {
             return Native::Not("not_sent");
         };
+        if self.may_become_python() {
+            return Native::Not(TOO_YOUNG);
+        }
         let images = &kit.native.images;
         let natives = self
             .natives

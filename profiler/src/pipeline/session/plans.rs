@@ -131,6 +131,8 @@ impl Member {
             log::warn!("{}", no_gil_to_show(self.pid));
         }
         self.python = Some(python);
+        // Who sleeps on was met without.
+        kit.off.forget();
         self.fill_states(kernel)?;
         self.set_plan(kernel, &plan)?;
         if kit.settings.tasks.is_some() && kit.settings.mode == Mode::Cpu {

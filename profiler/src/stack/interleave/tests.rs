@@ -205,7 +205,13 @@ fn how_a_thread_begins_is_folded_if_it_is_the_interpreters_own() {
         "full",
         "",
     );
-    check("poll work …", "", "poll work", "full", "native_chain_ended");
+    check(
+        "poll work …",
+        "",
+        "poll work",
+        "leaf_end",
+        "native_chain_ended",
+    );
     check(
         "E start_thread clone3",
         "",
