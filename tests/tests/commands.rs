@@ -173,7 +173,7 @@ sys.exit(7)";
 }
 
 #[test]
-fn a_target_has_its_native_frames_on_the_cpu_and_in_the_kernel() -> Result<()> {
+fn a_target_has_its_native_frames() -> Result<()> {
     let Some(python) = at_the_kernel() else {
         return Ok(());
     };
@@ -202,14 +202,6 @@ fn a_target_has_its_native_frames_on_the_cpu_and_in_the_kernel() -> Result<()> {
         .map(Entry::weight_s)
         .sum();
     ensure!(in_crc > cpu_s / 2.0, "{in_crc} of {cpu_s}: {native:?}");
-    let reads = |entry: &&Entry| profile.is_in(entry, "[kernel] read");
-    let waits: f64 = profile
-        .entries
-        .iter()
-        .filter(reads)
-        .map(Entry::weight_s)
-        .sum();
-    ensure!(waits > 0.0, "it never waits for its next line: {native:?}");
     Ok(())
 }
 
