@@ -8,13 +8,16 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry, LittleEndian,
     RegisterRule, UnwindContext, UnwindSection, UnwindTable, X86_64,
 };
-use object::elf::{EM_X86_64, FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_LOAD, ProgramHeader64};
+use object::elf::{
+    EM_X86_64, FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, ProgramHeader64,
+};
 use object::pod;
 use rustc_hash::FxHashMap;
 
@@ -81,6 +84,29 @@ pub(super) struct Span {
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 type Fde<'a> = FrameDescriptionEntry<Slice<'a>>;
 
+/// The build id among notes: each is three words, a name and a description, both padded to words.
+fn build_id(notes: &[u8]) -> Option<Box<[u8]>> {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    const MAX_BYTES: usize = 64;
+    let mut rest = notes;
+    loop {
+        let word = |at: usize| {
+            let bytes = rest.get(at..at + 4)?;
+            Some(u32::from_le_bytes(bytes.try_into().ok()?))
+        };
+        let (name, description, kind) = (word(0)?, word(4)?, word(8)?);
+        let (name, description) = (name as usize, description as usize);
+        let begins = 12_usize.checked_add(name.checked_next_multiple_of(4)?)?;
+        let ends = begins.checked_add(description)?;
+        let is_gnu = rest.get(12..)?.starts_with(b"GNU\0");
+        if kind == NT_GNU_BUILD_ID && name == 4 && is_gnu && (2..=MAX_BYTES).contains(&description)
+        {
+            return Some(rest.get(begins..ends)?.into());
+        }
+        rest = rest.get(ends.checked_next_multiple_of(4)?..)?;
+    }
+}
+
 /// A program or library.
 #[derive(Debug)]
 pub struct Image {
@@ -88,6 +114,8 @@ pub struct Image {
     pub(super) file: Option<File>,
     pub(super) is_vdso: bool,
     pub(super) unwind: Option<UnwindSections>,
+    /// The number that its linker gave it, by which its debug information is found apart from it.
+    pub(super) build_id: Option<Box<[u8]>>,
     segments: Vec<Segment>,
 }
 
@@ -137,9 +165,10 @@ impl Image {
             file: None,
             is_vdso,
             unwind: None,
+            build_id: None,
             segments: Vec::new(),
         };
-        let mut table = None;
+        let (mut table, mut notes) = (None, Vec::new());
         for header in headers {
             match header.p_type.get(LE) {
                 PT_LOAD => image.segments.push(Segment {
@@ -148,6 +177,7 @@ impl Image {
                     vaddr: header.p_vaddr.get(LE),
                     executable: header.p_flags.get(LE) & PF_X != 0,
                 }),
+                PT_NOTE => notes.push((header.p_vaddr.get(LE), header.p_filesz.get(LE))),
                 PT_GNU_EH_FRAME => {
                     table = Some((header.p_vaddr.get(LE), header.p_filesz.get(LE)));
                 }
@@ -155,7 +185,19 @@ impl Image {
             }
         }
         image.unwind = table.and_then(|(vaddr, bytes_of)| image.sections(bytes, vaddr, bytes_of));
+        image.build_id = notes.into_iter().find_map(|(vaddr, size)| {
+            let notes = image.section(bytes, vaddr, size)?;
+            build_id(&notes.bytes)
+        });
         Some(image)
+    }
+
+    /// Its debug information in a folder that has it by build ids.
+    pub(super) fn debug_file(&self, folder: &Path) -> Option<PathBuf> {
+        let (first, rest) = self.build_id.as_ref()?.split_first()?;
+        let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let path = folder.join(format!("{first:02x}/{rest}.debug"));
+        path.exists().then_some(path)
     }
 
     fn sections(&self, bytes: &Bytes<'_>, vaddr: u64, size: u64) -> Option<UnwindSections> {

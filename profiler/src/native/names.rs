@@ -6,6 +6,7 @@
 //! their lines.
 
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use blazesym::symbolize::{
@@ -84,6 +85,9 @@ const MAX_NAMES: usize = 1 << 16;
 /// Most threads that are asked for one that lives.
 const MAX_ASKED: usize = 64;
 
+/// Where distributions put debug information, by build ids.
+const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
+
 /// Longest name or path taken over, in bytes.
 const MAX_TEXT: usize = 4096;
 
@@ -109,6 +113,7 @@ enum Key {
 pub struct LiveSymbols {
     symbolizer: Symbolizer,
     detail: Detail,
+    debug_files: PathBuf,
     names: FxHashMap<Pid, FxHashMap<RemoteAddr, NativeFrame>>,
     frames: FxHashMap<Key, Arc<[NativeFrame]>>,
     /// Those whose addresses are in keys: an address is given to no other while it is held.
@@ -143,11 +148,21 @@ impl LiveSymbols {
                 .enable_inlined_fns(lines)
                 .build(),
             detail,
+            debug_files: DEBUG_FILES.into(),
             names: FxHashMap::default(),
             frames: FxHashMap::default(),
             held: FxHashMap::default(),
             evaluators: FxHashMap::default(),
             kept: 0,
+        }
+    }
+
+    /// The same with debug information, by build ids, from another folder than the system's.
+    #[must_use]
+    pub fn with_debug_files(self, debug_files: PathBuf) -> Self {
+        Self {
+            debug_files,
+            ..self
         }
     }
 
@@ -211,19 +226,30 @@ impl LiveSymbols {
 
     fn of_image(&self, image: &Image, vaddr: u64, addr: RemoteAddr) -> Option<Vec<NativeFrame>> {
         let file = image.file.as_ref()?;
-        let mut elf = Elf::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        elf.debug_syms = self.detail == Detail::Lines;
         // Where there is no name, the function goes by where it begins.
         let begins = image.span(vaddr).map_or(vaddr, |span| span.range.start);
         let module = Some((image.name(), begins));
-        let source = Source::Elf(elf);
-        Some(self.look_up(
-            &source,
-            Input::VirtOffset(vaddr),
-            addr,
-            module,
-            || "module could not be read",
-        ))
+        let look_up = |elf| {
+            let input = Input::VirtOffset(vaddr);
+            self.look_up(
+                &Source::Elf(elf),
+                input,
+                addr,
+                module,
+                || "module could not be read",
+            )
+        };
+        if self.detail == Detail::Lines
+            && let Some(path) = image.debug_file(&self.debug_files)
+        {
+            let frames = look_up(Elf::new(path));
+            if frames.iter().any(|frame| frame.function().is_some()) {
+                return Some(frames);
+            }
+        }
+        let mut elf = Elf::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        elf.debug_syms = self.detail == Detail::Lines;
+        Some(look_up(elf))
     }
 
     /// The vdso is the kernel's, and so the same in every process.

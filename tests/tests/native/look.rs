@@ -1,6 +1,7 @@
 //! One thread that stands still, unwound and merged.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -71,6 +72,8 @@ pub(crate) struct Look {
     states: BTreeMap<u64, ThreadStateAddr>,
     unwinder: Unwinder,
     symbols: LiveSymbols,
+    /// Where debug information is by build ids.
+    debug_files: PathBuf,
     is_before_3_11: bool,
     /// The last chain.
     chain: Vec<NativeIp>,
@@ -79,6 +82,15 @@ pub(crate) struct Look {
 impl Look {
     /// A process whose threads are all where they say.
     pub(crate) fn at(pid: u32, account: &Account) -> Result<Self> {
+        Self::with_debug_files(pid, account, Path::new("/nowhere"))
+    }
+
+    /// The same, with debug information by build ids in a folder.
+    pub(crate) fn with_debug_files(
+        pid: u32,
+        account: &Account,
+        debug_files: &Path,
+    ) -> Result<Self> {
         let attached = Attached::open(Pid(pid))?;
         for tid in account.threads.keys() {
             until_it_reads(&attached, Tid(*tid), account.reader)?;
@@ -98,7 +110,8 @@ impl Look {
             resolver: Resolver::new(&runtime),
             states: states.iter().map(by_id).collect(),
             unwinder: Unwinder::new(Images::default()),
-            symbols: LiveSymbols::new(Detail::Lines),
+            symbols: LiveSymbols::new(Detail::Lines).with_debug_files(debug_files.into()),
+            debug_files: debug_files.into(),
             chain: Vec::new(),
             attached,
         })
@@ -145,7 +158,8 @@ impl Look {
 
     /// The last chain's functions, named anew by one who has seen nothing before.
     pub(crate) fn named_afterwards(&mut self) -> Vec<NativeFrame> {
-        self.symbols = LiveSymbols::new(Detail::Lines);
+        let anew = LiveSymbols::new(Detail::Lines);
+        self.symbols = anew.with_debug_files(self.debug_files.clone());
         self.named()
     }
 

@@ -22,8 +22,13 @@ const SOURCE: &str = include_str!("../../targets/native_library.c");
 enum Made {
     WithDebugInformation,
     WithDebugInformationApart,
+    WithDebugInformationByBuildId,
     Stripped,
 }
+
+/// The id that the library is given, and where its debug information is by that.
+const BUILD_ID: &str = "0x0123456789abcdef";
+const BY_BUILD_ID: &str = "01/23456789abcdef.debug";
 
 fn run(folder: &Path, words: &[&str]) -> Result<()> {
     let mut command = Command::new(words[0]);
@@ -35,8 +40,9 @@ fn run(folder: &Path, words: &[&str]) -> Result<()> {
 
 fn make(folder: &Path, made: Made) -> Result<()> {
     std::fs::write(folder.join("native_library.c"), SOURCE)?;
-    let flags = "-g -O2 -shared -fPIC -fno-optimize-sibling-calls -Wl,--build-id";
-    let mut words = vec!["cc"];
+    let flags = "-g -O2 -shared -fPIC -fno-optimize-sibling-calls";
+    let build_id = format!("-Wl,--build-id={BUILD_ID}");
+    let mut words = vec!["cc", &build_id];
     words.extend(flags.split(' '));
     words.extend(["-o", "library.so", "native_library.c"]);
     run(folder, &words)?;
@@ -57,6 +63,14 @@ fn make(folder: &Path, made: Made) -> Result<()> {
                 folder,
                 &["objcopy", "--add-gnu-debuglink=library.debug", "library.so"],
             )
+        }
+        Made::WithDebugInformationByBuildId => {
+            std::fs::create_dir(folder.join("01"))?;
+            run(
+                folder,
+                &["objcopy", "--only-keep-debug", "library.so", BY_BUILD_ID],
+            )?;
+            run(folder, &["strip", "library.so"])
         }
         Made::Stripped => run(folder, &["strip", "library.so"]),
     }
@@ -81,7 +95,8 @@ fn shows(python: &Python, made: Made, is_deleted: bool) -> Result<()> {
     arguments.extend(is_deleted.then_some("gone"));
     let parked = Parked::start(python, "native_library.py", &arguments)?;
     let account: Account = serde_json::from_str(&parked.line).context(parked.line.clone())?;
-    let mut look = Look::at(parked.pid().parse()?, &account)?;
+    let pid = parked.pid().parse()?;
+    let mut look = Look::with_debug_files(pid, &account, folder.path())?;
     let tid = account.threads.keys().next().context("a thread")?;
     let stack = look.stack(Tid(*tid), MAX_STANDING_STACK)?;
     ensure!(stack.merged.rung == Share::Full, "{:?}", stack.merged);
@@ -109,7 +124,7 @@ fn is_right(own: &[&NativeFrame], made: Made, is_deleted: bool) -> Result<()> {
     // Debug information apart is looked for where the file says and beside it; of a file that is
     // deleted, nobody knows where that was.
     let has_lines = match made {
-        Made::WithDebugInformation => true,
+        Made::WithDebugInformation | Made::WithDebugInformationByBuildId => true,
         Made::WithDebugInformationApart => !is_deleted,
         Made::Stripped => false,
     };
@@ -161,6 +176,7 @@ fn check(python: &Python) -> Result<()> {
     for made in [
         Made::WithDebugInformation,
         Made::WithDebugInformationApart,
+        Made::WithDebugInformationByBuildId,
         Made::Stripped,
     ] {
         for is_deleted in [false, true] {
