@@ -212,7 +212,7 @@ fn a_command_that_sleeps_at_once_has_its_python_frames() -> Result<()> {
         return Ok(());
     };
     let source = "import time
-def rests(): time.sleep(3)
+def rests(): time.sleep(5)
 rests()";
     let words = ["-c", source].map(str::to_owned);
     let command = [python.command.as_slice(), &words].concat();
