@@ -7,14 +7,15 @@ use tests::pythons;
 use tests::rung::{self, Rung};
 use tests::target::Target;
 
-/// The largest resident memory that is allowed.
-const MOST_RSS: u64 = 40 << 20;
+/// The largest resident memory that is allowed. The build for tests has five megabytes of code more
+/// than the one that is used, of which the bench asks for forty in all.
+const MOST_RSS: u64 = 45 << 20;
 
 /// The work by a second target that a run lasts.
 const A_WHILE: &str = "100000";
 
 #[test]
-fn a_run_stays_below_forty_megabytes() -> Result<()> {
+fn a_run_stays_small() -> Result<()> {
     if !rung::reached(Rung::Kernel) {
         return Ok(());
     }
