@@ -91,7 +91,7 @@ fn those_that_wait_are_there(python: &Python) -> Result<()> {
     );
     let busy = told.seconds(|entry| told.profile.is_in(entry, "producer"));
     let works = told.seconds(|entry| told.profile.is_in(entry, "work"));
-    ensure!(busy > 0.0 && works > 0.5 * busy, "{works} of {busy}");
+    ensure!(busy > 0.0 && works > 0.25 * busy, "{works} of {busy}");
     Ok(())
 }
 on_each! {
