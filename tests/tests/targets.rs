@@ -2,9 +2,10 @@
 
 use anyhow::{Context, Result, ensure};
 use tests::libraries::Made;
+use tests::on_each;
 use tests::parked::Parked;
 use tests::pythons::{self, Python};
-use tests::rung::{self, Rung};
+use tests::rung::Rung;
 use tests::target::{Account, Target};
 
 fn check(python: &Python, script: &str, arguments: &[&str]) -> Result<()> {
@@ -206,13 +207,14 @@ fn all_of(python: &Python) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn every_target_runs_on_every_interpreter() -> Result<()> {
-    if !rung::reached(Rung::Live) {
-        return Ok(());
-    }
-    for python in pythons::required() {
-        all_of(python).with_context(|| format!("on {}", python.label))?;
-    }
-    Ok(())
+on_each! {
+    Rung::Live, all_of;
+    every_target_runs_on_3_8: 8;
+    every_target_runs_on_3_9: 9;
+    every_target_runs_on_3_10: 10;
+    every_target_runs_on_3_11: 11;
+    every_target_runs_on_3_12: 12;
+    every_target_runs_on_3_13: 13;
+    every_target_runs_on_3_14: 14;
+    every_target_runs_on_3_15: 15;
 }
