@@ -268,6 +268,7 @@ async fn drive(
     let deadline = settings.duration.map(|duration| begin + duration);
     let mut calm = false;
     let mut beat = every(EAGER);
+    let mut around = begin;
     let mut new_cpus = begin + NEW_CPUS;
     let mut names = begin + NAMES;
     let mut periods = begin;
@@ -285,7 +286,11 @@ async fn drive(
             () = until(deadline) => Some(End::Duration),
             due = round(rounds.as_mut()) => {
                 session.look_off_cpu(kernel.accounts(), due?);
-                continue;
+                // Rounds that take longer than they are apart leave no time to anything else.
+                if around.elapsed() < CALM {
+                    continue;
+                }
+                None
             }
             () = asked.notified() => {
                 so_far(conclude::so_far(kernel, ring, session, assembler)?);
@@ -310,6 +315,7 @@ async fn drive(
             return Ok(end);
         }
         session.look_around(kernel)?;
+        around = Instant::now();
         kernel.flush_log();
         kernel.turn_meter(sys::monotonic());
         progress(Progress {
