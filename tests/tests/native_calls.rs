@@ -374,15 +374,21 @@ on_each! {
     a_deep_recursion_through_c_keeps_both_ends_on_3_15: 15;
 }
 
-/// zlib's own code is below the Python function that compresses.
-fn zlib_is_a_leaf(python: &Python) -> Result<()> {
-    let mut target = Target::start(python, "native_leaves.py", &["compresses", "0.5"])?;
+/// A library at work below Python: what its threads say, and what the profiler says.
+fn leaves(python: &Python, arguments: &[&str]) -> Result<(Vec<Account>, Profile)> {
+    let mut target = Target::start(python, "native_leaves.py", arguments)?;
     let mut profiler = Running::in_detail(target.pid(), &["--native", "-r", "999"])?;
     profiler.attached()?;
     target.tell("go")?;
     let accounts = target.done()?;
     let profile = profiler.stop()?.profile()?;
     profile.ledger.balances()?;
+    Ok((accounts, profile))
+}
+
+/// zlib's own code is below the Python function that compresses.
+fn zlib_is_a_leaf(python: &Python) -> Result<()> {
+    let (accounts, profile) = leaves(python, &["compresses", "0.5"])?;
     let account = accounts.first().context("no account")?;
     let (mut all, mut right) = (0, 0);
     for entry in profile.of(account.tid) {
@@ -440,13 +446,7 @@ fn each_thread_of_a_blas_has_its_own_native_stack() -> Result<()> {
         rung::leave_out("there is no numpy: run `cargo xtask setup`");
         return Ok(());
     };
-    let mut target = Target::start(python, "native_leaves.py", &["multiplies", "1", &packages])?;
-    let mut profiler = Running::in_detail(target.pid(), &["--native", "-r", "999"])?;
-    profiler.attached()?;
-    target.tell("go")?;
-    let accounts = target.done()?;
-    let profile = profiler.stop()?.profile()?;
-    profile.ledger.balances()?;
+    let (accounts, profile) = leaves(python, &["multiplies", "1", &packages])?;
     let caller = accounts.first().context("no account")?.tid;
     let is_blas = |frame: &Frame| is_of(frame, &["libscipy_openblas", "libopenblas"]);
     for thread in &profile.ledger.threads {

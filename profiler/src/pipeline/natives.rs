@@ -288,6 +288,7 @@ impl Natives {
             rung: merged.rung,
             why,
         };
+        self.remembered += 16;
         self.joined.insert(key, joined);
         joined
     }

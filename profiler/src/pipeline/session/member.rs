@@ -250,29 +250,26 @@ impl Member {
         };
         let mut sample = sampler::sample(tick, weight, lock, in_gil);
         let mut named = None;
-        let mut native = self.native_of(kit, tick);
         let (frames, from) = if self.people.is_kernels(tick.tid) {
             // What the tick says of Python is of the thread that this one was made for.
             sample.gil = self.gil_or(Gil::Neither);
             (sample.gc, sample.handling) = (Gc::Idle, Handling::Unknown);
             let stack = stacks::kernels_stack(&mut kit.builder);
-            native = Native::Unasked;
             (Frames::Ready(stack), FramesFrom::None)
         } else {
             let ran = self.ran(kit, tick);
             named = ran.as_ref().and_then(|ran| ran.named.clone());
             self.frames(kit, tick, state, sample.gc == Gc::Collecting, ran)
         };
-        match (frames, from, native) {
+        let native = match (frames, from) {
+            _ if self.people.is_kernels(tick.tid) => Native::Unasked,
             // Its Python frames are of another moment.
-            (_, FramesFrom::Estimated, Native::Chain(_)) => {
-                native = Native::Not("python_frames_estimated");
+            (_, FramesFrom::Estimated) => {
+                self.native_of(kit, tick, Some("python_frames_estimated"))
             }
-            (Frames::Ready(_), _, Native::Chain(_)) => {
-                native = Native::Not("python_frames_missing");
-            }
-            _ => {}
-        }
+            (Frames::Ready(_), _) => self.native_of(kit, tick, Some("python_frames_missing")),
+            _ => self.native_of(kit, tick, None),
+        };
         if is_former {
             self.people.swap_former(tick.tid);
         }

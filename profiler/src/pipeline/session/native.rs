@@ -35,10 +35,9 @@ impl Arrivals {
 }
 
 /// What there is of a sample's native stack.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Native {
     /// Nobody asked, or it is not to have one.
-    #[default]
     Unasked,
     /// There is none to be shown, and why.
     Not(&'static str),
@@ -108,6 +107,11 @@ pub(super) fn with_native(
 /// Of a program that has just begun: its interpreter is found sooner if nothing else is read.
 const TOO_YOUNG: &str = "interpreter_not_found_yet";
 
+/// A process's native frames, from the first that is asked for.
+fn opened<'a>(natives: &'a mut Option<Natives>, kit: &Kit) -> &'a mut Natives {
+    natives.get_or_insert_with(|| Natives::new(kit.native.images.clone()))
+}
+
 impl Member {
     /// Whether its interpreter is still to be found, as far as can be told.
     fn may_become_python(&self) -> bool {
@@ -139,28 +143,28 @@ impl Member {
         let syscall = u32::try_from(account.off_syscall).ok();
         // Preempted in user mode, it was in no system call.
         let kernel = (account.off_state != 0 || syscall.is_some()).then_some(syscall);
-        let images = &kit.native.images;
-        let natives = self
-            .natives
-            .get_or_insert_with(|| Natives::new(images.clone()));
+        let natives = opened(&mut self.natives, kit);
         Native::Chain(natives.of_standing(&self.hold, standing, kernel, entry))
     }
 
-    /// The native stack of a tick, as far as it came.
-    pub(super) fn native_of(&mut self, kit: &mut Kit, tick: &Tick) -> Native {
+    /// The native stack of a tick, as far as it came; `hindrance` is why it could not be shown.
+    pub(super) fn native_of(
+        &mut self,
+        kit: &mut Kit,
+        tick: &Tick,
+        hindrance: Option<&'static str>,
+    ) -> Native {
         if kit.settings.native.is_none() {
             return Native::Unasked;
         }
         let Some(stack) = kit.native.arrivals.fetch(tick) else {
             return Native::Not("not_sent");
         };
-        if self.may_become_python() {
-            return Native::Not(TOO_YOUNG);
+        let young = self.may_become_python().then_some(TOO_YOUNG);
+        if let Some(why) = young.or(hindrance) {
+            return Native::Not(why);
         }
-        let images = &kit.native.images;
-        let natives = self
-            .natives
-            .get_or_insert_with(|| Natives::new(images.clone()));
+        let natives = opened(&mut self.natives, kit);
         Native::Chain(natives.of_tick(&self.hold, tick, &stack))
     }
 }

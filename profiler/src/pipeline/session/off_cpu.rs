@@ -124,7 +124,6 @@ impl OffCpu {
         }
     }
 
-    /// The id of a thread is another's; its own last switch may still be told.
     /// A thread has ended, and all of its time has counted.
     pub(super) fn note_over(&mut self, tid: Tid, opened: MonotonicNs) {
         if self.over.len() >= MAX_OVER {
@@ -139,6 +138,7 @@ impl OffCpu {
         over.is_some_and(|over| *over == opened(account))
     }
 
+    /// The id of a thread is another's; its own last switch may still be told.
     pub(super) fn part_with(&mut self, tid: Tid) {
         self.former.remove(&tid);
         let sleeper = self.sleepers.remove(&tid);
