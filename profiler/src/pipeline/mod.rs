@@ -12,6 +12,7 @@ pub mod attach;
 mod books;
 mod conclude;
 mod hold;
+mod jitter;
 mod look;
 mod natives;
 mod people;

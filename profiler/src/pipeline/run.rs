@@ -10,6 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use super::{
     attach::{AttachError, Attached},
     conclude,
+    jitter::{WHILE, drawn},
     rounds::Rounds,
     session::Session,
     settings::{RunSettings, Target, Walk},
@@ -22,7 +23,7 @@ use crate::{
     sys,
     target::descendants,
     wire,
-    words::{DurationNs, MonotonicNs},
+    words::MonotonicNs,
 };
 
 /// Why a run ended.
@@ -125,9 +126,6 @@ const CALM: Duration = Duration::from_millis(100);
 const STARTING: Duration = Duration::from_secs(5);
 /// How often threads that had no name are asked for it again.
 const NAMES: Duration = Duration::from_millis(500);
-/// How often the ticks' period is drawn anew, and how far at most from its mean.
-const PERIODS: Duration = Duration::from_millis(200);
-const JITTER: f64 = 0.2;
 /// How long the end of a process waits for events that are older: a little more than the assembler
 /// needs.
 const SETTLING: Duration = Duration::from_millis(3);
@@ -305,7 +303,7 @@ async fn drive(
         };
         let now = Instant::now();
         if settings.jitter && now >= periods {
-            periods = now + PERIODS;
+            periods = now + WHILE;
             kernel.change_periods(|| drawn(period, turn))?;
             turn += 1;
         }
@@ -341,23 +339,6 @@ async fn drive(
             beat = every(if calm { CALM } else { EAGER });
         }
     }
-}
-
-/// A period of ticks drawn at random for the next while, the `turn`th. It differs from the mean by so
-/// much that the ticks of that while pass over a program in step with the mean once or twice, now
-/// faster and now slower, so that two whiles together have as many ticks as at a fixed beat. To
-/// change it costs half a period each time, which is made up for.
-fn drawn(period: DurationNs, turn: u64) -> DurationNs {
-    let mean = period.0 as f64;
-    let once = mean / PERIODS.as_nanos() as f64;
-    let apart = (once * (1.0 + fastrand::f64())).min(JITTER);
-    let factor = if turn.is_multiple_of(2) {
-        1.0 + apart
-    } else {
-        1.0 - apart
-    };
-    let made_up = (1.0 - once / 2.0).max(0.5);
-    DurationNs((mean * made_up * factor) as u64)
 }
 
 async fn round(rounds: Option<&mut Rounds>) -> io::Result<MonotonicNs> {
