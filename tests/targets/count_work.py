@@ -1,4 +1,5 @@
-"""Does as many units of work as each line of stdin says, and answers with what they took.
+"""Does as many units of work as each line of stdin says, and answers with what they took, and by
+what share interruptions made it longer.
 
 The digest depends on the units alone: whoever watches the program must not change it.
 usage: count_work.py DEPTH
@@ -6,14 +7,19 @@ usage: count_work.py DEPTH
 import sys
 import time
 
-from truth import command, ready, say
+from truth import command, in_pieces, ready, say
 
 
 def units(count, digest):
-    for _ in range(count):
+    def unit():
+        nonlocal digest
+        sum = digest
         for i in range(200):
-            digest = (digest * 31 + i) & 0xFFFFFFFF
-    return digest
+            sum = (sum * 31 + i) & 0xFFFFFFFF
+        digest = sum
+
+    lost = in_pieces(unit, count)
+    return digest, lost
 
 
 def at_depth(depth, count, digest):
@@ -31,12 +37,13 @@ if __name__ == "__main__":
         if not line:
             break
         wall, cpu = time.perf_counter(), time.thread_time()
-        digest = at_depth(depth, int(line), digest)
+        digest, lost = at_depth(depth, int(line), digest)
         say(
             "work",
             units=int(line),
             wall_s=time.perf_counter() - wall,
             cpu_s=time.thread_time() - cpu,
+            lost=lost,
             digest=digest,
         )
     say("done", digest=digest)

@@ -3,26 +3,30 @@
 usage: native_depth.py [DEPTH]
 
 For each number on stdin it does so many units of work below DEPTH functions of Python, each called
-by one of C, and says how long that took.
+by one of C, and says how long that took, and by what share interruptions made it longer.
 """
 import functools
 import sys
 import time
 import zlib
 
-from truth import command, ready, say
+from truth import command, in_pieces, ready, say
 
 DATA = bytes(range(256)) * 8
 
 
-def work(units):
-    for _ in range(units):
+lost = 0.0
+
+
+def piece():
+    for _ in range(10):
         zlib.crc32(DATA)
 
 
 def level(units, depth):
+    global lost
     if depth == 0:
-        work(units)
+        lost = in_pieces(piece, units // 10)
     else:
         functools.reduce(level, (depth - 1,), units)
     return units
@@ -37,4 +41,5 @@ if __name__ == "__main__":
             break
         wall, cpu = time.perf_counter(), time.thread_time()
         level(int(units), depth)
-        say("work", wall_s=time.perf_counter() - wall, cpu_s=time.thread_time() - cpu)
+        wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
+        say("work", wall_s=wall, cpu_s=cpu, lost=lost)

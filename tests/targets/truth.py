@@ -54,6 +54,34 @@ def work(seconds):
         pass
 
 
+# A piece that takes this much longer than its neighbours was not interrupted: the whole machine was
+# stopped, or something else had its CPU.
+NOT_AN_INTERRUPTION_NS = 200000
+
+
+def in_pieces(piece, count):
+    """Do a piece of work of some ten microseconds so often; by what share interruptions made it longer.
+
+    How fast a CPU is drifts by more than they take. But neighbours drift alike: what a piece takes
+    beyond the middle one of its neighbours was taken from it.
+    """
+    clock = time.thread_time_ns
+    took = []
+    before = clock()
+    for _ in range(count):
+        piece()
+        now = clock()
+        took.append(now - before)
+        before = now
+    usual = lost = 0
+    for start in range(0, len(took), 300):
+        neighbours = sorted(took[start : start + 300])
+        middle = neighbours[len(neighbours) // 2]
+        usual += middle * len(neighbours)
+        lost += sum(each - middle for each in neighbours if each - middle < NOT_AN_INTERRUPTION_NS)
+    return lost / usual if usual else 0.0
+
+
 # What each name was given on a CPU, by `Spending`.
 SPENT = {}
 

@@ -40,7 +40,7 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         script: SCRIPT,
         arguments: &[DEPTH],
         case: case.to_owned(),
-        judged_by: Clock::Cpu,
+        judged_by: Clock::Interruptions,
     };
     paired(setting, &sides, &work, report)
 }

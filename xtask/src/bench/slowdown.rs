@@ -39,10 +39,23 @@ impl Side {
 }
 
 /// What is compared.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clock {
     Wall,
     Cpu,
+    /// The CPU's time, of which only interruptions count: each piece of the work is held against its
+    /// neighbours, so that the speed of the CPU, which drifts by more than they take, cancels out.
+    Interruptions,
+}
+
+impl Clock {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Wall => "time",
+            Self::Cpu => "CPU time",
+            Self::Interruptions => "interruptions",
+        }
+    }
 }
 
 /// A target that does counted work, and the clock by which it may be slower only so much.
@@ -70,7 +83,7 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
             script: "count_work.py",
             arguments: &[depth],
             case: format!("depth {depth}"),
-            judged_by: Clock::Cpu,
+            judged_by: Clock::Interruptions,
         };
         paired(setting, &sides, &work, report).with_context(|| work.case.clone())?;
     }
@@ -85,26 +98,26 @@ pub(super) fn paired(
     report: &mut Report,
 ) -> Result<()> {
     let mut target = Target::start(setting.python()?, of.script, of.arguments)?;
-    let units = calibrated(&mut target, setting.pick(0.5, 2.0))?;
-    let mut cpu = Vec::new();
-    let wall = measure::ratios(sides, setting.pick(4, 15), |side| {
-        let (wall_s, cpu_s) = watched(setting.python()?, &mut target, side, &units)?;
-        cpu.push(cpu_s);
-        Ok(wall_s)
+    let units = calibrated(&mut target, setting.pick(0.5, 1.0))?;
+    let rounds = setting.pick(4, 30);
+    let mut runs = Vec::new();
+    measure::ratios(sides, rounds, |side| {
+        let run = watched(setting.python()?, &mut target, side, &units)?;
+        runs.push(run);
+        Ok(1.0)
     })?;
-    // The same runs by the thread's own clock, brought back into the order of the sides.
-    let mut again = cpu.into_iter();
-    let cpu = measure::ratios(sides, wall[0].len(), |_| {
-        again.next().context("a run is missing")
-    })?;
-    for (clock, ratios) in [(Clock::Wall, wall), (Clock::Cpu, cpu)] {
+    for clock in [Clock::Wall, Clock::Cpu, Clock::Interruptions] {
+        // The same runs by each clock, brought back into the order of the sides.
+        let mut again = runs.iter().map(|run| run.by(clock));
+        if again.clone().any(|took| took.is_none()) {
+            continue;
+        }
+        let ratios = measure::ratios(sides, rounds, |_| {
+            again.next().flatten().context("a run is missing")
+        })?;
         for (side, ratios) in sides.iter().zip(&ratios).skip(1) {
-            let word = match clock {
-                Clock::Wall => "time",
-                Clock::Cpu => "CPU time",
-            };
             let bound = side.bound().filter(|_| clock == of.judged_by);
-            let case = format!("{}, {word}", of.case);
+            let case = format!("{}, {}", of.case, clock.name());
             let ratio = measure::median(ratios);
             match bound {
                 Some(bound) => report.bounded(&case, &side.name(), ratio, "×", bound),
@@ -117,6 +130,25 @@ pub(super) fn paired(
     Ok(())
 }
 
+/// What the work took, in seconds, and by what share interruptions made it longer, where the target
+/// tells.
+#[derive(Clone, Copy, Debug)]
+struct Took {
+    wall_s: f64,
+    cpu_s: f64,
+    lost: Option<f64>,
+}
+
+impl Took {
+    fn by(&self, clock: Clock) -> Option<f64> {
+        match clock {
+            Clock::Wall => Some(self.wall_s),
+            Clock::Cpu => Some(self.cpu_s),
+            Clock::Interruptions => self.lost.map(|lost| 1.0 + lost),
+        }
+    }
+}
+
 /// How many units take about so long here.
 pub(super) fn calibrated(target: &mut Target, seconds: f64) -> Result<String> {
     target.tell("2000")?;
@@ -124,13 +156,17 @@ pub(super) fn calibrated(target: &mut Target, seconds: f64) -> Result<String> {
     Ok(((2000.0 * seconds / took) as u64).max(1).to_string())
 }
 
-/// Wall and CPU seconds of the work while one watches.
-fn watched(python: &Python, target: &mut Target, side: &Side, units: &str) -> Result<(f64, f64)> {
-    let work = |target: &mut Target| -> Result<(f64, f64)> {
+/// What the work takes while one watches.
+fn watched(python: &Python, target: &mut Target, side: &Side, units: &str) -> Result<Took> {
+    let work = |target: &mut Target| -> Result<Took> {
         target.tell(units)?;
         let took = target.expect("work")?;
         let number = |key: &str| took[key].as_f64().with_context(|| format!("no `{key}`"));
-        Ok((number("wall_s")?, number("cpu_s")?))
+        Ok(Took {
+            wall_s: number("wall_s")?,
+            cpu_s: number("cpu_s")?,
+            lost: took["lost"].as_f64(),
+        })
     };
     match side {
         Side::Nobody => work(target),
@@ -150,8 +186,8 @@ fn ours(
     target: &mut Target,
     arguments: &[&str],
     rate: u32,
-    work: impl FnOnce(&mut Target) -> Result<(f64, f64)>,
-) -> Result<(f64, f64)> {
+    work: impl FnOnce(&mut Target) -> Result<Took>,
+) -> Result<Took> {
     let rate = rate.to_string();
     let mut profiler = Running::on(target.pid(), &[arguments, &["-r", &rate]].concat())?;
     profiler.attached()?;
