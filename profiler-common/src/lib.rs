@@ -26,7 +26,7 @@ pub mod walk;
 
 /// Bumped by every change of a record, a map value or a counter's place. The object and the
 /// program are built together, so a difference means that a stale object was embedded.
-pub const CONTRACT_VERSION: u32 = 12;
+pub const CONTRACT_VERSION: u32 = 13;
 
 /// The promise that a type may be copied to and from the kernel byte by byte.
 #[cfg(feature = "user")]

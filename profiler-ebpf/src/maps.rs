@@ -96,6 +96,10 @@ pub static NAMESPACE: Array<Namespace> = Array::with_max_entries(1, 0);
 #[map]
 pub static RING: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
 
+/// Not 0 while user space wants each sample at once: what it runs may be gone soon.
+#[map]
+pub static URGENT: Array<u32> = Array::with_max_entries(1, 0);
+
 /// Ticks, samples, losses.
 #[map]
 pub static COUNTERS: PerCpuArray<Counters> = PerCpuArray::with_max_entries(1, 0);
@@ -199,6 +203,17 @@ fn wake_flags() -> u64 {
     }
 }
 
+/// The same for a sample, which may be urgent.
+#[inline(always)]
+fn wake_flags_of_sample() -> u64 {
+    const FORCE_WAKEUP: u64 = 2;
+    if URGENT.get(0).is_some_and(|urgent| *urgent != 0) {
+        FORCE_WAKEUP
+    } else {
+        wake_flags()
+    }
+}
+
 /// Send `bytes` of a sample.
 #[inline(always)]
 pub fn send_sample(scratch: *mut Scratch, bytes: u64) -> bool {
@@ -209,7 +224,7 @@ pub fn send_sample(scratch: *mut Scratch, bytes: u64) -> bool {
             core::ptr::from_ref(&RING).cast_mut().cast(),
             scratch.cast(),
             bytes,
-            wake_flags(),
+            wake_flags_of_sample(),
         )
     };
     sent == 0

@@ -28,13 +28,9 @@ impl Default for Assembler {
 }
 
 impl Assembler {
-    /// One that lets nothing wait: order is kept within a batch alone.
-    #[must_use]
-    pub fn eager() -> Self {
-        Self {
-            horizon: 0,
-            ..Self::default()
-        }
+    /// From now on let nothing wait, or again what is too young to be in order.
+    pub fn hurry(&mut self, hurry: bool) {
+        self.horizon = if hurry { 0 } else { HORIZON_NS };
     }
 
     /// Take an event, in the ring's order.

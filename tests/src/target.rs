@@ -44,6 +44,10 @@ const SCRIPTS: &[(&str, &str)] = &[
         "collect_beside.py",
         include_str!("../targets/collect_beside.py"),
     ),
+    (
+        "code_in_turns.py",
+        include_str!("../targets/code_in_turns.py"),
+    ),
     ("coroutines.py", include_str!("../targets/coroutines.py")),
     ("count_work.py", include_str!("../targets/count_work.py")),
     (

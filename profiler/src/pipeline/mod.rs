@@ -24,6 +24,7 @@ mod search;
 mod session;
 mod settings;
 mod stacks;
+mod urgency;
 
 pub use attach::{AttachError, Attached};
 pub use look::{Seen, SeenTask, SeenTasks, View, look};

@@ -182,11 +182,7 @@ pub async fn run(
     kernel.take_census()?;
     kernel.tick_everywhere()?;
     ticking();
-    let mut assembler = match settings.walk {
-        // A walk from user space is the less wrong the sooner it is.
-        Walk::User => Assembler::eager(),
-        Walk::Auto | Walk::Kernel => Assembler::default(),
-    };
+    let mut assembler = Assembler::default();
     let end = drive(
         &mut kernel,
         &mut ring,
@@ -265,6 +261,7 @@ async fn drive(
     let begin = Instant::now();
     let deadline = settings.duration.map(|duration| begin + duration);
     let mut calm = false;
+    let mut urgent = None;
     let mut beat = every(EAGER);
     let mut around = begin;
     let mut new_cpus = begin + NEW_CPUS;
@@ -311,6 +308,12 @@ async fn drive(
         session.end_batch();
         if let Some(end) = ended {
             return Ok(end);
+        }
+        let is_urgent = session.is_urgent(sys::monotonic());
+        if urgent.replace(is_urgent) != Some(is_urgent) {
+            kernel.set_urgent(is_urgent)?;
+            // A walk from user space is the less wrong the sooner it is.
+            assembler.hurry(is_urgent || settings.walk == Walk::User);
         }
         session.look_around(kernel)?;
         around = Instant::now();

@@ -3,6 +3,7 @@
 //! It waits for nothing and sleeps never; `run` calls it when there is something to do. What is
 //! of one process is in `member`; here they come, go and get their events.
 
+mod codes;
 mod lives;
 mod looks;
 mod member;
@@ -29,6 +30,7 @@ use super::{
     books::{Gone, Received},
     hold::Hold,
     settings::RunSettings,
+    urgency::Urgency,
 };
 use crate::{
     aggregate::{ProcessIndex, ProcessInfo, ProfileBuilder},
@@ -64,6 +66,8 @@ pub(super) struct Kit {
     off: LooksOff,
     native: NativeBooks,
     had_python: bool,
+    /// Whether each sample is told as soon as it comes.
+    is_urgent: bool,
 }
 
 impl Kit {
@@ -89,6 +93,7 @@ pub(super) struct Session {
     /// Those that were there before, as children of others.
     found: BTreeSet<Pid>,
     since: MonotonicNs,
+    urgency: Urgency,
 }
 
 impl Session {
@@ -108,11 +113,13 @@ impl Session {
                 off: LooksOff::default(),
                 native: NativeBooks::default(),
                 had_python: false,
+                is_urgent: false,
             },
             members: BTreeMap::new(),
             gone: Vec::new(),
             found: BTreeSet::new(),
             since,
+            urgency: Urgency::new(since),
         }
     }
 
@@ -340,6 +347,15 @@ impl Session {
             member.fill_states(kernel)?;
         }
         Ok(())
+    }
+
+    /// Whether each sample is to be told at once, because programs run what was not known a moment
+    /// ago: that may be gone as soon as it has come.
+    pub(super) fn is_urgent(&mut self, now: MonotonicNs) -> bool {
+        let members = self.members.values();
+        let news = members.map(Member::news).sum();
+        self.kit.is_urgent = self.urgency.is_urgent(news, now);
+        self.kit.is_urgent
     }
 
     /// Whether some program is young, so that much is still to be learned of it.

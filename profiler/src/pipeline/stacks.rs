@@ -241,6 +241,21 @@ impl Stacks {
         }
     }
 
+    /// How often a code was met that was not known before.
+    pub(super) fn news(&self) -> u64 {
+        self.resolver.news()
+    }
+
+    /// Before the first tick of a batch is told: what it ran may have taken another one's place
+    /// since, and is there now to be read.
+    pub(super) fn refresh(&mut self, memory: &dyn Memory, tick: &Tick) {
+        for frame in tick.frames() {
+            self.resolver.touch(CodeAddr(frame.code));
+        }
+        let changed = self.compare(memory);
+        self.settle(&changed);
+    }
+
     /// The end of a batch: compare the codes it used with the target. What is returned is other
     /// than it was taken for.
     pub(super) fn compare(&mut self, memory: &dyn Memory) -> Vec<CodeAddr> {

@@ -76,6 +76,7 @@ pub struct CodeCache {
     is_heir: bool,
     files: FxHashSet<Arc<str>>,
     changed: Vec<Changed>,
+    news: u64,
     clock: u64,
     bytes: usize,
     capacity: usize,
@@ -106,6 +107,7 @@ impl CodeCache {
             is_heir: false,
             files: FxHashSet::default(),
             changed: Vec::new(),
+            news: 0,
             clock: 0,
             bytes: 0,
             capacity,
@@ -128,6 +130,7 @@ impl CodeCache {
             is_heir: true,
             files: FxHashSet::default(),
             changed: Vec::new(),
+            news: 0,
             clock: 0,
             bytes: 0,
             capacity,
@@ -178,6 +181,13 @@ impl CodeCache {
         self.bytes += entry.weight();
         self.entries.insert(addr, entry);
         self.heirloom = None;
+    }
+
+    /// How often something was met that was not known: a code that was not read before, could not be
+    /// read, or had been replaced.
+    #[must_use]
+    pub fn news(&self) -> u64 {
+        self.news
     }
 
     /// Codes in the cache.
@@ -264,6 +274,7 @@ impl CodeCache {
     }
 
     fn read(&mut self, memory: &dyn Memory, addr: CodeAddr) -> Result<Arc<Read>, ObjectError> {
+        self.news += 1;
         if addr.0 == 0 {
             return Err(ObjectError::Null);
         }

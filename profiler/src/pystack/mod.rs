@@ -152,6 +152,12 @@ impl Resolver {
         })
     }
 
+    /// How often something was met that was not known before.
+    #[must_use]
+    pub fn news(&self) -> u64 {
+        self.cache.news()
+    }
+
     /// A chain that was resolved before came again: its codes are compared too.
     pub fn touch(&mut self, code: CodeAddr) {
         self.cache.touch(code);

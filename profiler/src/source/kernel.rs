@@ -4,7 +4,7 @@ use std::{fs, io, os::fd::AsFd as _};
 
 use aya::{
     Btf, EbpfLoader, Endianness, VerifierLogLevel,
-    maps::{HashMap, Map, MapData, MapError, PerCpuArray, RingBuf, Stack},
+    maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, RingBuf, Stack},
     programs::{BtfTracePoint, Iter, PerfEvent},
     util::online_cpus,
 };
@@ -384,6 +384,20 @@ impl Kernel {
         self.hash::<StateKey, u64>("STATES")?
             .insert(key, state.0, 0)
             .map_err(map_error("STATES"))
+    }
+
+    /// Whether each sample is to wake user space by itself.
+    ///
+    /// # Errors
+    /// When the map cannot be changed.
+    pub fn set_urgent(&mut self, urgent: bool) -> Result<(), KernelError> {
+        let name = "URGENT";
+        let map = self.ebpf.map_mut(name).ok_or_else(|| KernelError::Map {
+            name,
+            why: "not in the object".into(),
+        })?;
+        let mut map: Array<_, u32> = Array::try_from(map).map_err(map_error(name))?;
+        map.set(0, u32::from(urgent), 0).map_err(map_error(name))
     }
 
     /// The counters of all CPUs, summed.

@@ -33,7 +33,7 @@ use crate::{
     target::Memory,
     tasks::Task,
     wire::{ExitStatus, Tick},
-    words::{CodeAddr, DurationNs, MonotonicNs, Pid, PthreadId, ThreadStateAddr, Tid},
+    words::{DurationNs, MonotonicNs, Pid, PthreadId, ThreadStateAddr, Tid},
 };
 
 /// The process that a child came from, and which of its programs that was.
@@ -300,9 +300,13 @@ impl Member {
         ran: Option<Ran>,
     ) -> (Frames, FramesFrom) {
         let memory = self.hold.memory();
+        let is_first = self.pending.is_empty() && self.off.is_settled();
         if let Some(python) = &mut self.python {
             let from_kernel = tick.frame_count() > 0;
             if from_kernel {
+                if kit.is_urgent && is_first {
+                    python.stacks.refresh(memory, tick);
+                }
                 let builder = &mut kit.builder;
                 let stacks = &mut python.stacks;
                 let id = match ran {
@@ -437,20 +441,6 @@ impl Member {
         }
         if let Some(natives) = &mut self.natives {
             natives.settle();
-        }
-    }
-
-    /// Codes that it ran and that its parent was not asked for.
-    pub(super) fn take_unknown(&mut self) -> Vec<CodeAddr> {
-        let python = self.python.as_mut();
-        python.map_or_else(Vec::new, |python| python.stacks.take_unknown())
-    }
-
-    /// A child of this process ran these codes: those that come will run them too, and may be over
-    /// before they can be asked.
-    pub(super) fn learn_codes(&mut self, codes: &[CodeAddr]) {
-        if let Some(python) = &mut self.python {
-            python.stacks.learn_codes(self.hold.memory(), codes);
         }
     }
 
