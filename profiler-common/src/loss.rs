@@ -69,11 +69,9 @@ pub struct Counters {
     /// Threads found on a CPU without a switch that put them there: some kernels have threads
     /// whose switches are not traced. Their accounts go on from the last switch of that CPU.
     pub switches_unseen: u64,
-    /// Native stacks that were not sent, since the ring had no room to spare.
-    pub stacks_lost: u64,
 }
 
-const _: () = assert!(size_of::<Counters>() == 8 * (9 + N_REASONS));
+const _: () = assert!(size_of::<Counters>() == 8 * (8 + N_REASONS));
 const _: () = {
     let mut i = 0;
     while i < N_REASONS {

@@ -232,22 +232,21 @@ pub fn send_sample(scratch: *mut Scratch, bytes: u64) -> bool {
 
 /// Send `bytes` of a native stack, unless too much waits already.
 #[inline(always)]
-pub fn send_stack(stack: *mut NativeStack, bytes: u64) -> bool {
+pub fn send_stack(stack: *mut NativeStack, bytes: u64) {
     const AVAILABLE_DATA: u64 = 0;
     if RING.query(AVAILABLE_DATA) >= u64::from(SETTINGS.load().stacks_until) {
-        return false;
+        return;
     }
     // SAFETY: `bytes` is at most the size of record and body (the caller bounds it), which are
     // contiguous; the helper copies and keeps nothing.
-    let sent = unsafe {
+    unsafe {
         aya_ebpf::helpers::bpf_ringbuf_output(
             core::ptr::from_ref(&RING).cast_mut().cast(),
             stack.cast(),
             bytes,
             wake_flags(),
-        )
-    };
-    sent == 0
+        );
+    }
 }
 
 /// Send a life record and wake user space: identities should not wait.

@@ -20,7 +20,7 @@ use crate::{
 
 /// Send the native stack that belongs to a sample.
 #[inline(always)]
-pub fn send(ctx: &PerfEventContext, counters: &mut Counters, task: Task, sample: &SampleRecord) {
+pub fn send(ctx: &PerfEventContext, task: Task, sample: &SampleRecord) {
     let flags = SETTINGS.load().flags;
     if flags & LOOK_AT_STACKS == 0 || sample.user_sp == 0 {
         return;
@@ -64,9 +64,8 @@ pub fn send(ctx: &PerfEventContext, counters: &mut Counters, task: Task, sample:
         // It is no more anyway; the verifier wants to see it.
         .min(MAX_STACK_RECORD_BYTES as u64);
     record.head.bytes = bytes as u32;
-    if !maps::send_stack(stack, bytes) {
-        counters.stacks_lost += 1;
-    }
+    // Where there is no room, the sample says itself that none came with it.
+    maps::send_stack(stack, bytes);
 }
 
 /// What is within bounds already, so that it is seen to be: Linux 5.10 forgets what it was compared

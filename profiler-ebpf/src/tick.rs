@@ -137,7 +137,7 @@ fn sample(
         ..SampleRecord::default()
     };
     registers(ctx, task, record);
-    native::send(ctx, counters, task, record);
+    native::send(ctx, task, record);
     let walked = python(plan, scratch, record);
     record.walk_end = walked.end;
     record.depth = walked.depth;

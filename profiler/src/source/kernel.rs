@@ -425,7 +425,6 @@ impl Kernel {
             sum.accounts_full += one.accounts_full;
             sum.plans_full += one.plans_full;
             sum.switches_unseen += one.switches_unseen;
-            sum.stacks_lost += one.stacks_lost;
         }
         Ok(sum)
     }
