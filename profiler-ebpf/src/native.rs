@@ -5,7 +5,6 @@
 
 use aya_ebpf::{helpers, programs::PerfEventContext};
 use profiler_common::{
-    loss::Counters,
     offsets::{LOOK_AT_KERNEL, LOOK_AT_STACKS},
     record::{
         FLAG_IN_KERNEL, KIND_STACK, MAX_KERNEL_FRAMES, MAX_STACK_BYTES, MAX_STACK_RECORD_BYTES,
