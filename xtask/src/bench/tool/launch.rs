@@ -27,9 +27,6 @@ fn more(tool: Tool, watched: Watched) -> &'static [&'static str] {
         (Watched::Itself, _) => &[],
         (Watched::Children, Tool::Austin(_)) => &["-C"],
         (Watched::Children, _) => &["--subprocesses"],
-        // The others have no limit, or one that cannot be moved.
-        (Watched::Deep, Tool::Ours(_)) => &["--max-depth", "4096"],
-        (Watched::Deep, _) => &[],
     }
 }
 

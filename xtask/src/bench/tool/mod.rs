@@ -48,8 +48,6 @@ pub(super) enum Watched {
     Itself,
     /// Its children too.
     Children,
-    /// Stacks deeper than usual, where a tool has a limit that can be moved.
-    Deep,
 }
 
 /// py-spy as it comes: it stops the target.

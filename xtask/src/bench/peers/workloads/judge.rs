@@ -134,12 +134,11 @@ impl Facts {
     }
 }
 
-/// The weight of the stacks in which there is no function of Python: whatever a tool puts there in
-/// place of one, it stands in no file.
+/// The weight of the stacks without a function of a Python file: whatever a tool puts in place of
+/// one, a mark or the names of native functions.
 fn without_frames(stacks: &[Stack]) -> u64 {
-    let is_function = |frame: &String| frame.contains(" (") && !folded::is_mark(frame);
-    let without = |stack: &&Stack| !stack.frames.iter().any(is_function);
-    stacks.iter().filter(without).map(|it| it.count).sum()
+    let has_none = |stack: &&Stack| !stack.frames.iter().any(|frame| frame.contains(".py:"));
+    stacks.iter().filter(has_none).map(|it| it.count).sum()
 }
 
 /// Stacks that cannot be, of a million in which one could tell; none where nothing is known. One

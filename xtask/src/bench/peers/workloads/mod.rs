@@ -9,9 +9,6 @@ use tests::pythons::{self, Python};
 
 use crate::bench::tool::Watched;
 
-/// Stacks that every tool is thought to have whole without being asked.
-const USUAL_DEPTH: usize = 1000;
-
 /// How a target's work ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
@@ -91,7 +88,7 @@ impl Workload {
     }
 }
 
-/// All workloads, each for so many seconds. In a quick run there is one of each kind.
+/// All workloads, each for so many seconds. A quick run has fewer of those that differ in size alone.
 pub(super) fn all(seconds: f64, quick: bool) -> Vec<Workload> {
     let long = format!("{seconds}");
     let long = long.as_str();
@@ -179,12 +176,7 @@ fn depths() -> Vec<Workload> {
     ];
     let of = |(name, depth): (_, usize)| {
         let arguments = [&*depth.to_string()];
-        let mut workload =
-            Workload::new(name, "spin.py", &arguments, End::Told, Truth::Deep(depth));
-        if depth > USUAL_DEPTH {
-            workload.watched = Watched::Deep;
-        }
-        workload
+        Workload::new(name, "spin.py", &arguments, End::Told, Truth::Deep(depth))
     };
     depths.map(of).to_vec()
 }
