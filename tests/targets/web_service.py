@@ -8,6 +8,7 @@ PACKAGES is a folder that has both.
 import hashlib
 import http.client
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -118,6 +119,7 @@ def fills():
 def serves(seconds):
     from django.core.wsgi import get_wsgi_application
 
+    logging.getLogger("waitress").setLevel(logging.ERROR)
     server = waitress.create_server(get_wsgi_application(), host="127.0.0.1", port=0, threads=4)
     threading.Thread(target=server.run, daemon=True).start()
     port = server.effective_port
