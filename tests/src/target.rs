@@ -147,6 +147,18 @@ const SCRIPTS: &[(&str, &str)] = &[
         "work_and_sleep.py",
         include_str!("../targets/work_and_sleep.py"),
     ),
+    ("classics.py", include_str!("../targets/classics.py")),
+    ("frameless.py", include_str!("../targets/frameless.py")),
+    (
+        "loop_of_tasks.py",
+        include_str!("../targets/loop_of_tasks.py"),
+    ),
+    (
+        "numbers_in_c.py",
+        include_str!("../targets/numbers_in_c.py"),
+    ),
+    ("short_lives.py", include_str!("../targets/short_lives.py")),
+    ("web_service.py", include_str!("../targets/web_service.py")),
     ("without_sys.py", include_str!("../targets/without_sys.py")),
 ];
 

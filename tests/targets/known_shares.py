@@ -14,25 +14,21 @@ import sys
 import time
 import zlib
 
-from truth import SPENT, Spending, Worker, accounts_of, command, ready, say
+from truth import Taking, Worker, command, done_shares, ready, say
 
 stop = False
 data = bytes(range(256)) * 1000
 TURN = 0.0002
-# By the wall clock, what each took.
-LASTED = {}
 
 
 def own(name, seconds, piece=None):
     """A function of that name that works for so long, and keeps what it has spent."""
     def function():
-        begin = time.perf_counter()
-        with Spending(name):
+        with Taking(name):
             end = clock() + seconds
             while clock() < end:
                 if piece:
                     piece()
-        LASTED[name] = LASTED.get(name, 0.0) + time.perf_counter() - begin
     clock = time.thread_time
     code = function.__code__.replace(co_name=name)
     if hasattr(code, "co_qualname"):
@@ -142,6 +138,4 @@ if __name__ == "__main__":
     time.sleep(float(sys.argv[2]))
     stop = True
     worker.join()
-    worker.account["spent_s"], worker.account["lasted_s"] = SPENT, LASTED
-    say("done", threads=accounts_of([worker]))
-    command()
+    done_shares(worker)

@@ -100,6 +100,51 @@ class Spending:
         SPENT[self.name] = SPENT.get(self.name, 0.0) + spent
 
 
+# What each name took by the wall clock, by `Taking`.
+LASTED = {}
+keeping = threading.Lock()
+
+
+class Taking:
+    """What is spent while this is open goes to its name, by both clocks; several threads may."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __enter__(self):
+        self.wall, self.cpu = time.perf_counter(), time.thread_time()
+
+    def __exit__(self, *what):
+        cpu, wall = time.thread_time() - self.cpu, time.perf_counter() - self.wall
+        with keeping:
+            SPENT[self.name] = SPENT.get(self.name, 0.0) + cpu
+            LASTED[self.name] = LASTED.get(self.name, 0.0) + wall
+
+
+def by_turns(functions, seconds):
+    """Calls each of them in turn, again and again, and keeps what each took."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for function in functions:
+            with Taking(function.__name__):
+                function()
+
+
+def tell_shares(worker, **facts):
+    """All that a target does whose one thread keeps what is spent."""
+    ready(**facts)
+    command()
+    worker.start()
+    worker.join()
+    done_shares(worker)
+
+
+def done_shares(worker):
+    worker.account["spent_s"], worker.account["lasted_s"] = SPENT, LASTED
+    say("done", threads=accounts_of([worker]))
+    command()
+
+
 class Worker(threading.Thread):
     """A thread that runs one function and leaves its account.
 

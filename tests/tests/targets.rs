@@ -86,6 +86,49 @@ fn families(python: &Python) -> Result<()> {
     Ok(())
 }
 
+/// A target that ends by itself: it must have measured these, and nothing else.
+fn check_shares(python: &Python, script: &str, arguments: &[&str], names: &[&str]) -> Result<()> {
+    let mut target = Target::start(python, script, arguments)?;
+    target.tell("go")?;
+    let accounts = target.done()?;
+    let account = accounts.first().context("no account")?;
+    ensure!(account.spent_s.len() == names.len(), "{account:?}");
+    for name in names {
+        ensure!(account.spent(name)? > 0.0, "{account:?}");
+    }
+    Ok(())
+}
+
+/// Those that are like what people run.
+fn workloads(python: &Python) -> Result<()> {
+    let classics = [
+        ("numbers", ["planets", "norm"]),
+        ("objects", ["interprets", "constrains"]),
+        ("texts", ["there_and_back", "counts_words"]),
+    ];
+    for (way, names) in classics {
+        check_shares(python, "classics.py", &[way, "0.05"], &names).context(way)?;
+    }
+    let both = ["computes", "frameless"];
+    check_shares(python, "frameless.py", &["0.05"], &both).context("frameless")?;
+    let tasks = ["parses", "counts", "sorts"];
+    check_shares(python, "loop_of_tasks.py", &["0.1"], &tasks).context("loop_of_tasks")?;
+    for way in ["fork", "start"] {
+        let arguments = [way, "0.02", "0.05"];
+        check_shares(python, "short_lives.py", &arguments, &["lives"]).context(way)?;
+    }
+    if let Some(packages) = pythons::packages(python, "numpy") {
+        let both = ["multiplies", "adds"];
+        check_shares(python, "numbers_in_c.py", &[&packages, "0.1"], &both).context("numpy")?;
+    }
+    if let Some(packages) = pythons::packages(python, "django") {
+        let handlers = ["page", "search", "api", "login"];
+        let arguments = [&*packages, "0.5"];
+        check_shares(python, "web_service.py", &arguments, &handlers).context("django")?;
+    }
+    Ok(())
+}
+
 fn all_of(python: &Python) -> Result<()> {
     check_once(python, "absent_pages.py", &[], &[]).context("absent_pages")?;
     check(python, "asleep_from_birth.py", &[]).context("asleep_from_birth")?;
@@ -178,6 +221,8 @@ fn all_of(python: &Python) -> Result<()> {
             ensure!(done["spent"].is_object(), "{done}");
         }
     }
+
+    workloads(python)?;
 
     let mut origin = Target::start(python, "origin.py", &["1", "0", "1000", "1"])?;
     origin.tell("go")?;

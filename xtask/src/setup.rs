@@ -67,6 +67,16 @@ const OF_EACH: &[(u8, [&str; 2])] = &[
     (10, ["greenlet==3.5.6", "gevent==26.9.0"]),
 ];
 
+/// The interpreters on which the peers are compared: the most usual one, and the one whose own
+/// sampler is a peer; and what a program that they watch imports.
+pub(crate) const COMPARED: [&str; 2] = ["3.12", "3.15"];
+const SERVICE: [&str; 4] = [
+    "django==6.1.3",
+    "asgiref==3.13.0",
+    "sqlparse==0.6.1",
+    "waitress==3.0.2",
+];
+
 pub(crate) fn run(options: &Options) -> Result<()> {
     let cache = Cache::open()?;
     let _lock = cache.lock()?;
@@ -77,6 +87,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     packages()?;
     if options.peers {
         peers(&cache)?;
+        service();
     }
     let found = tests::pythons::all();
     let labels: Vec<&str> = found.iter().map(|python| python.label.as_str()).collect();
@@ -266,6 +277,18 @@ fn packages() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What the web service among the benches' programs is made of.
+fn service() {
+    let Some(by) = tests::pythons::any() else {
+        return;
+    };
+    for python in tests::pythons::all() {
+        if COMPARED.contains(&&*python.series()) {
+            install_packages(by, python, "django", &SERVICE);
+        }
+    }
 }
 
 /// The last of the packages to come stands for all.

@@ -126,6 +126,16 @@ impl Report {
         self.comparison.failures.push(line);
     }
 
+    /// A program that no tool can be tried on here.
+    pub(super) fn left_out(&mut self, python: &Python, workload: &str, reason: &str) {
+        let line = format!(
+            "all tools on {}, {workload}: missing: {reason}",
+            python.series()
+        );
+        println!("  {line}");
+        self.comparison.failures.push(line);
+    }
+
     /// One figure, unless there is none: a spread of too few values.
     fn add(
         &mut self,

@@ -15,16 +15,13 @@ use tests::target::Target;
 
 use super::compared::{Conditions, Measure, Ran};
 use super::report::Report;
-use super::tool::{TOOLS, Tool};
+use super::tool::{TOOLS, Tool, Watched};
 use super::{Setting, measure};
+use crate::setup::COMPARED;
 use workloads::{End, Facts, Workload};
 
 /// Samples a second that every tool is asked for.
 const RATE: u32 = 1000;
-
-/// The interpreters on which the tools are compared: the most usual one, and the one whose own
-/// sampler is a peer.
-const SERIES: [&str; 2] = ["3.12", "3.15"];
 
 /// One interpreter, and the tools that can watch it.
 struct Stand<'a> {
@@ -37,9 +34,12 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     report.comparison.rate_hz = RATE;
     let chosen = setting.pythons.iter();
     let chosen: Vec<&Python> = chosen
-        .filter(|python| SERIES.contains(&&*python.series()))
+        .filter(|python| COMPARED.contains(&&*python.series()))
         .collect();
-    ensure!(!chosen.is_empty(), "there is no interpreter of {SERIES:?}");
+    ensure!(
+        !chosen.is_empty(),
+        "there is no interpreter of {COMPARED:?}"
+    );
     let releases = chosen
         .iter()
         .map(|python| format!("CPython {}", python.label));
@@ -58,6 +58,10 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         let mut all = workloads::all(seconds, setting.quick);
         all.retain(|workload| setting.wants(workload.name));
         for workload in all {
+            if let Err(error) = workload.packages(python) {
+                report.left_out(python, workload.name, &format!("{error:#}"));
+                continue;
+            }
             in_turn(&stand.tools, setting.pick(1, 3), |tool, round| {
                 let outcome = compared(&stand, &workload, tool, round, seconds, report);
                 if let Err(error) = outcome {
@@ -128,12 +132,14 @@ fn compared(
     report: &mut Report,
 ) -> Result<()> {
     let quarter = (round % 4).to_string();
-    let mut arguments: Vec<&str> = workload.arguments.iter().map(String::as_str).collect();
+    let packages = workload.packages(stand.python)?;
+    let first = packages.iter().chain(&workload.arguments);
+    let mut arguments: Vec<&str> = first.map(String::as_str).collect();
     if workload.by_quarters {
         arguments.push(&quarter);
     }
     let mut target = Target::start(stand.python, workload.script, &arguments)?;
-    let watching = tool.start(stand.python, target.pid(), RATE)?;
+    let watching = tool.start_on(stand.python, target.pid(), RATE, workload.watched)?;
     let before = watching.cost()?;
     target.tell("go")?;
     if workload.end != End::Itself {
@@ -161,6 +167,10 @@ fn compared(
         add(Measure::Cut, cut);
     }
     add(Measure::Got, facts.got(&taken, claim));
+    if workload.watched == Watched::Children {
+        // Some tools are as many processes themselves, and not all samples are the children's.
+        return Ok(());
+    }
     let spent = after.cpu_s - before.cpu_s;
     let samples = taken.samples as f64;
     ensure!(samples > 0.0, "it has no samples");

@@ -8,7 +8,7 @@ use ::tests::pythons::Python;
 use anyhow::{Context, Result, bail, ensure};
 use nix::unistd::Pid;
 
-use super::{Tool, Watching};
+use super::{Tool, Watched, Watching};
 use crate::bench::measure;
 use crate::cache::Cache;
 
@@ -21,13 +21,32 @@ const PATIENCE_S: f64 = 3.0;
 /// Between two looks whether it does.
 const LOOK_S: f64 = 0.05;
 
-pub(super) fn start(tool: Tool, python: &Python, pid: Pid, rate: u32) -> Result<Watching> {
+/// The flags by which a tool watches what it would not by itself.
+fn more(tool: Tool, watched: Watched) -> &'static [&'static str] {
+    match (watched, tool) {
+        (Watched::Itself, _) => &[],
+        (Watched::Children, Tool::Austin(_)) => &["-C"],
+        (Watched::Children, _) => &["--subprocesses"],
+    }
+}
+
+pub(super) fn start(
+    tool: Tool,
+    python: &Python,
+    pid: Pid,
+    rate: u32,
+    watched: Watched,
+) -> Result<Watching> {
+    let more = more(tool, watched);
     let files = tempfile::tempdir().context("a folder for the tool's files")?;
     let file = files.path().join("profile");
     let (of_pid, of_rate) = (pid.to_string(), rate.to_string());
     let mut inside = None;
     let running = match tool {
-        Tool::Ours(mode) => Running::on(pid, &["--mode", mode, "-r", &of_rate])?,
+        Tool::Ours(mode) => {
+            let words = [&["--mode", mode, "-r", &of_rate], more].concat();
+            Running::on(pid, &words)?
+        }
         Tool::PySpy(flags) => {
             let program = Cache::open()?.peers().join("bin/py-spy");
             let mut command = on_stderr(&program.to_string_lossy(), &[])?;
@@ -35,6 +54,7 @@ pub(super) fn start(tool: Tool, python: &Python, pid: Pid, rate: u32) -> Result<
                 .args(["record", "--format", "raw", "--duration", "100000"])
                 .args(["--pid", &of_pid, "--rate", &of_rate])
                 .args(flags)
+                .args(more)
                 .arg("--output")
                 .arg(&file);
             Running::spawn(command, files)?
@@ -47,6 +67,7 @@ pub(super) fn start(tool: Tool, python: &Python, pid: Pid, rate: u32) -> Result<
             command
                 .args(["-i", &interval, "-p", &of_pid])
                 .args(flags)
+                .args(more)
                 .arg("-o")
                 .arg(&file);
             Running::spawn(command, files)?
@@ -67,6 +88,7 @@ pub(super) fn start(tool: Tool, python: &Python, pid: Pid, rate: u32) -> Result<
                 .args(["-m", "profiling.sampling", "attach", "--all-threads"])
                 .args(["--collapsed", "-r", &of_rate])
                 .args(flags)
+                .args(more)
                 .arg("-o")
                 .arg(seen)
                 .arg(&of_pid);
@@ -179,6 +201,21 @@ pub(super) fn sentence(said: &str) -> String {
     let first = text.split(". ").next().unwrap_or_default();
     let begin = first.find(|it: char| it.is_ascii_alphanumeric());
     first[begin.unwrap_or(0)..].chars().take(200).collect()
+}
+
+/// What CPython's samplers of the children wrote: each has one of its own, and a file beside the
+/// parent's. One whose child was over before it began has none.
+pub(super) fn of_children(file: &Path) -> Result<String> {
+    let mut text = String::new();
+    let (folder, name) = file.parent().zip(file.file_name()).context("no file")?;
+    let begin = format!("{}_", name.to_string_lossy());
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(&begin) {
+            text += &std::fs::read_to_string(entry.path())?;
+        }
+    }
+    Ok(text)
 }
 
 /// CPython's own folded form in the usual one: `file:name:line` is `name (file:line)`, and the

@@ -40,6 +40,16 @@ pub(super) enum Tool {
     CPython(&'static [&'static str]),
 }
 
+/// What a tool is asked to watch, beside the process as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Watched {
+    /// Nothing more.
+    #[default]
+    Itself,
+    /// Its children too.
+    Children,
+}
+
 /// py-spy as it comes: it stops the target.
 pub(super) const PY_SPY: Tool = Tool::PySpy(&[]);
 /// py-spy that does not stop the target.
@@ -121,7 +131,18 @@ impl Tool {
     /// Starts it on a process of that interpreter, with so many samples a second, and waits until
     /// it samples, as far as it tells.
     pub(super) fn start(self, python: &Python, pid: Pid, rate: u32) -> Result<Watching> {
-        let mut watching = launch::start(self, python, pid, rate)?;
+        self.start_on(python, pid, rate, Watched::Itself)
+    }
+
+    /// The same, with what more it is to watch.
+    pub(super) fn start_on(
+        self,
+        python: &Python,
+        pid: Pid,
+        rate: u32,
+        watched: Watched,
+    ) -> Result<Watching> {
+        let mut watching = launch::start(self, python, pid, rate, watched)?;
         let running = &mut watching.running;
         let begun = match self {
             Self::Ours(_) => running.attached().map(drop),
@@ -209,7 +230,10 @@ impl Watching {
                     );
                 };
                 let folded = match self.tool {
-                    Tool::CPython(_) => Folded::parse(&launch::labels(&text))?,
+                    Tool::CPython(_) => {
+                        let all = text + &launch::of_children(&self.file)?;
+                        Folded::parse(&launch::labels(&all))?
+                    }
                     _ => Folded::parse(&text)?,
                 };
                 Taken {

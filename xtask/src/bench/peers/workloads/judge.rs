@@ -1,183 +1,21 @@
-//! The programs on which the tools are compared, and what each says is true.
+//! What was true of a run, by the target's own account, and how far a tool is from it.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use tests::folded::{self, Torn};
+use tests::folded::{self, Stack, Torn};
 use tests::target::{Account, Target};
 
+use super::{Truth, Workload};
 use crate::bench::tool::{Claim, Taken};
 
-/// How a target's work ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// By itself, without another word.
-    Itself,
-    /// By itself, after it said that it runs.
-    AfterRunning,
-    /// When it is told.
-    Told,
-}
-
-/// What a target's account means.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Truth {
-    /// Each thread is of the function that it ran.
-    Threads(&'static [&'static str]),
-    /// It has measured what each function spent.
-    Spent,
-    /// It has measured its collections, beside computing.
-    Collects,
-    /// It has counted its threads of each kind.
-    Churn,
-    /// One function works in as much of the time as it has measured.
-    Duty,
-    /// One function works at the end of a recursion this deep.
-    Deep(usize),
-}
-
-/// A program and how it is judged.
-#[derive(Clone, Debug)]
-pub(super) struct Workload {
-    pub(super) name: &'static str,
-    pub(super) script: &'static str,
-    pub(super) arguments: Vec<String>,
-    pub(super) end: End,
-    pub(super) truth: Truth,
-    /// Each round has the argument's last word of its own: which quarter of a period.
-    pub(super) by_quarters: bool,
-}
-
-/// All workloads, each for so many seconds.
-pub(super) fn all(seconds: f64, quick: bool) -> Vec<Workload> {
-    let long = format!("{seconds}");
-    let mut all = Vec::new();
-    let mut add = |name, script, arguments: &[&str], end, truth| {
-        all.push(Workload {
-            name,
-            script,
-            arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
-            end,
-            truth,
-            by_quarters: script == "in_step.py",
-        });
-    };
-    let origin = match quick {
-        true => ["4", "0.5", "6000000"],
-        false => ["8", "1", "12000000"],
-    };
-    let threads = Truth::Threads(&["compress", "half_sleep"]);
-    add(
-        "the origin's program",
-        "origin.py",
-        &origin,
-        End::Itself,
-        threads,
-    );
-    let known = [
-        ("call tree, recursive", "recursive"),
-        ("call tree, wide", "wide"),
-        ("slices of 75 and 25 %", "slices"),
-        ("C and Python", "in_c"),
-        ("generators", "generators"),
-        ("coroutines", "coroutines"),
-    ];
-    for (name, way) in known {
-        let arguments = [way, &*long];
-        add(
-            name,
-            "known_shares.py",
-            &arguments,
-            End::AfterRunning,
-            Truth::Spent,
-        );
-    }
-    add(
-        "1 ms work, 1 ms sleep",
-        "work_and_sleep.py",
-        &[&long],
-        End::Itself,
-        Truth::Duty,
-    );
-    let truth = Truth::Threads(&["work"]);
-    add("short calls", "short_calls.py", &["2"], End::Told, truth);
-    let truth = Truth::Threads(&["consume"]);
-    add(
-        "short calls in generators",
-        "generators.py",
-        &[],
-        End::Told,
-        truth,
-    );
-    let kinds = Truth::Threads(&["kind_0", "kind_1", "kind_2", "kind_3"]);
-    let crowds = [
-        ("1 thread", "1"),
-        ("20 threads", "20"),
-        ("200 threads", "200"),
-    ];
-    for (name, count) in crowds {
-        let arguments = [count, &*long];
-        add(
-            name,
-            "kinds_of_threads.py",
-            &arguments,
-            End::AfterRunning,
-            kinds,
-        );
-    }
-    if !quick {
-        let arguments = ["1000", &*long];
-        let name = "1000 threads";
-        add(
-            name,
-            "kinds_of_threads.py",
-            &arguments,
-            End::AfterRunning,
-            kinds,
-        );
-    }
-    let arguments = ["2", &*long, "pinned"];
-    let name = "two spinners on one CPU";
-    add(
-        name,
-        "kinds_of_threads.py",
-        &arguments,
-        End::AfterRunning,
-        kinds,
-    );
-    for (name, depth, argument) in [
-        ("1 deep", 1, "1"),
-        ("20 deep", 20, "20"),
-        ("100 deep", 100, "100"),
-        ("300 deep", 300, "300"),
-        ("1000 deep", 1000, "1000"),
-    ] {
-        add(name, "spin.py", &[argument], End::Told, Truth::Deep(depth));
-    }
-    let name = "in step with the clock";
-    add(name, "in_step.py", &["1", &long], End::Itself, Truth::Spent);
-    let arguments = [&*long, "explicit"];
-    add(
-        "collecting garbage",
-        "collects.py",
-        &arguments,
-        End::Itself,
-        Truth::Collects,
-    );
-    add(
-        "threads of a millisecond",
-        "thread_churn.py",
-        &[],
-        End::Told,
-        Truth::Churn,
-    );
-    all
-}
+/// The name under which a target tells the time of a thread that has no frames.
+const FRAMELESS: &str = "frameless";
 
 /// What was true of a run.
 #[derive(Debug)]
-pub(super) struct Facts {
+pub(in crate::bench::peers) struct Facts {
     /// Seconds on a CPU, and in all, of each function.
     seconds: BTreeMap<String, (f64, f64)>,
     /// Seconds in all of a thread that works in part of them.
@@ -186,7 +24,7 @@ pub(super) struct Facts {
 
 impl Facts {
     /// From a target's last words.
-    pub(super) fn of(workload: &Workload, done: &Value) -> Result<Self> {
+    pub(in crate::bench::peers) fn of(workload: &Workload, done: &Value) -> Result<Self> {
         let accounts: Vec<Account> = serde_json::from_value(done["threads"].clone())?;
         let first = accounts.first();
         let mut seconds: BTreeMap<String, (f64, f64)> = BTreeMap::new();
@@ -201,7 +39,7 @@ impl Facts {
                     add(&account.name, account.cpu_s, account.wall_s);
                 }
             }
-            Truth::Spent => {
+            Truth::Spent | Truth::Frameless | Truth::Seen => {
                 let lasted = &done["threads"][0]["lasted_s"];
                 for (name, spent) in &first.context("no account")?.spent_s {
                     add(name, *spent, lasted[name].as_f64().unwrap_or(*spent));
@@ -247,8 +85,19 @@ impl Facts {
 
     /// How far the shares are from the truth, percentage points: the farthest one. None where
     /// there is only one thing to see.
-    pub(super) fn error(&self, workload: &Workload, taken: &Taken, claim: Claim) -> Option<f64> {
-        let with = |name: &str| taken.folded.with(name) as f64;
+    pub(in crate::bench::peers) fn error(
+        &self,
+        workload: &Workload,
+        taken: &Taken,
+        claim: Claim,
+    ) -> Option<f64> {
+        let with = |name: &str| match (workload.truth, name) {
+            (Truth::Frameless, FRAMELESS) => without_frames(&taken.folded.stacks) as f64,
+            _ => taken.folded.with(name) as f64,
+        };
+        if let Truth::Seen = workload.truth {
+            return Some((self.got(taken, claim) - 100.0).abs());
+        }
         if let Truth::Duty = workload.truth {
             let truth = self.of_claim(claim).first()?.1 / self.whole_s;
             let seen = match claim {
@@ -272,17 +121,33 @@ impl Facts {
     }
 
     /// The time in which a function was seen, of the time that there was, percent.
-    pub(super) fn got(&self, taken: &Taken, claim: Claim) -> f64 {
+    pub(in crate::bench::peers) fn got(&self, taken: &Taken, claim: Claim) -> f64 {
         let truth = self.of_claim(claim);
         let names: Vec<String> = truth.iter().map(|(name, _)| (*name).to_owned()).collect();
         let due: f64 = truth.iter().map(|(_, seconds)| seconds).sum();
-        100.0 * taken.seconds_in(&names) / due
+        let counts = taken.counts.as_ref().unwrap_or(&taken.folded);
+        let frameless = match names.iter().any(|name| name == FRAMELESS) {
+            true => without_frames(&counts.stacks) as f64 * taken.each_s,
+            false => 0.0,
+        };
+        100.0 * (taken.seconds_in(&names) + frameless) / due
     }
+}
+
+/// The weight of the stacks without a function of a Python file: whatever a tool puts in place of
+/// one, a mark or the names of native functions.
+fn without_frames(stacks: &[Stack]) -> u64 {
+    let has_none = |stack: &&Stack| !stack.frames.iter().any(|frame| frame.contains(".py:"));
+    stacks.iter().filter(has_none).map(|it| it.count).sum()
 }
 
 /// Stacks that cannot be, of a million in which one could tell; none where nothing is known. One
 /// that says where it is cut is not among them.
-pub(super) fn impossible(workload: &Workload, taken: &Taken, target: &Target) -> Option<f64> {
+pub(in crate::bench::peers) fn impossible(
+    workload: &Workload,
+    taken: &Taken,
+    target: &Target,
+) -> Option<f64> {
     let torn = match workload.truth {
         Truth::Deep(depth) => deep(taken, depth),
         _ => {
@@ -295,7 +160,7 @@ pub(super) fn impossible(workload: &Workload, taken: &Taken, target: &Target) ->
 }
 
 /// Stacks of a recursion that say that they are cut, percent.
-pub(super) fn cut(workload: &Workload, taken: &Taken) -> Option<f64> {
+pub(in crate::bench::peers) fn cut(workload: &Workload, taken: &Taken) -> Option<f64> {
     let Truth::Deep(depth) = workload.truth else {
         return None;
     };
