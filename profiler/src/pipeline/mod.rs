@@ -23,7 +23,7 @@ mod sampler;
 mod search;
 mod session;
 mod settings;
-mod stacks;
+pub mod stacks;
 
 pub use attach::{AttachError, Attached};
 pub use look::{Seen, SeenTask, SeenTasks, View, look};
