@@ -29,9 +29,7 @@ use profiler::sample::{Activity, FramesFrom, Gc, Gil, Handling, Mode, Sample};
 use profiler::stack::StackId;
 use profiler::target::{Image, RecordedMemory};
 use profiler::wire::{self, Event, Tick, WireError};
-use profiler::words::{
-    Cpu, DurationNs, Generation, MonotonicNs, Pid, ThreadStateAddr, Tid,
-};
+use profiler::words::{Cpu, DurationNs, Generation, MonotonicNs, Pid, ThreadStateAddr, Tid};
 use profiler_common::plan::Plan;
 use profiler_common::record::{KIND_SAMPLE, RecordHead, SampleRecord};
 use profiler_common::walk::RawFrame;

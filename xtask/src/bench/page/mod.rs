@@ -15,7 +15,7 @@ use super::peers::NOBODY;
 use super::tool::Claim;
 
 /// The measures in the order of the page, each with what it means.
-const MEASURES: [(Measure, &str); 9] = [
+const MEASURES: [(Measure, &str); 11] = [
     (
         Measure::Error,
         "How far the profile's shares are from what the program says of itself, in percentage points, \
@@ -62,6 +62,18 @@ const MEASURES: [(Measure, &str); 9] = [
         Measure::Stolen,
         "Time that was taken from a native loop that does nothing but look at the clock, in \
          microseconds a second: pauses, interrupts, and a CPU that was given to others.",
+    ),
+    (
+        Measure::Highest,
+        "The highest of some rates at which the tool still gets 99 % of the samples that are due of one \
+         busy thread, by their number, and says of none that it is lost; 0 is not even the lowest. All \
+         rates below it were kept too.",
+    ),
+    (
+        Measure::Gaps,
+        "How unequal the steps are in their numbers of samples where a program's function has another \
+         name every two milliseconds: the standard deviation in percent of the mean, 0 for perfectly \
+         even samples and 71 for as many at moments that are pure chance.",
     ),
 ];
 

@@ -17,6 +17,8 @@ impl Measure {
     pub(super) fn badness(self, value: f64) -> f64 {
         match self {
             Self::Got => (value - 100.0).abs(),
+            // The more the better.
+            Self::Highest => -value,
             _ => value,
         }
     }
@@ -25,12 +27,13 @@ impl Measure {
     fn grain(self) -> (f64, f64) {
         match self {
             Self::Error => (0.0, 0.5),
-            Self::Impossible | Self::Cut => (0.0, 0.0),
+            Self::Impossible | Self::Cut | Self::Highest => (0.0, 0.0),
             Self::Got => (0.0, 1.0),
             Self::Cpu | Self::Memory => (0.05, 0.0),
             Self::First => (0.0, 4.0),
             Self::Slowdown => (0.0, 0.5),
             Self::Stolen => (0.1, 0.0),
+            Self::Gaps => (0.0, 1.0),
         }
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn start(tool: Tool, python: &Python, pid: Pid, rate: u32) -> Result<
     let (of_pid, of_rate) = (pid.to_string(), rate.to_string());
     let mut inside = None;
     let running = match tool {
-        Tool::Ours(mode) => Running::on(pid, &["--mode", mode, "-r", &of_rate])?,
+        Tool::Ours(mode) => Running::in_detail(pid, &["--mode", mode, "-r", &of_rate])?,
         Tool::PySpy(flags) => {
             let program = Cache::open()?.peers().join("bin/py-spy");
             let mut command = on_stderr(&program.to_string_lossy(), &[])?;

@@ -7,11 +7,13 @@
 mod launch;
 mod mojo;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::unistd::Pid;
-use tests::folded::Folded;
+use tests::folded::{Folded, Stack};
+use tests::profile::Profile;
 use tests::profiler::Running;
 use tests::pythons::Python;
 
@@ -81,8 +83,13 @@ pub(super) struct Taken {
     pub(super) counts: Option<Folded>,
     /// The seconds that one of the counts stands for.
     pub(super) each_s: f64,
+    /// The stacks by how many samples there were of each, where the tool's weights are ours and so
+    /// never that.
+    numbers: Option<Folded>,
     /// How many samples there were, of whatever.
     pub(super) samples: u64,
+    /// How many it says it lost; a peer does not say.
+    pub(super) lost: u64,
 }
 
 /// What a tool has spent up to now.
@@ -188,7 +195,9 @@ impl Watching {
                     folded,
                     counts: None,
                     each_s,
+                    numbers: Some(numbers(&finished.profile()?)),
                     samples: ledger.samples,
+                    lost: ledger.lost(),
                 }
             }
             Tool::Austin(_) => {
@@ -199,6 +208,8 @@ impl Watching {
                     folded,
                     counts: Some(counts),
                     each_s,
+                    numbers: None,
+                    lost: 0,
                 }
             }
             Tool::PySpy(_) | Tool::CPython(_) => {
@@ -217,6 +228,8 @@ impl Watching {
                     folded,
                     counts: None,
                     each_s,
+                    numbers: None,
+                    lost: 0,
                 }
             }
         };
@@ -224,7 +237,33 @@ impl Watching {
     }
 }
 
+/// The stacks of our own profile by their samples: what is in a folded file is time, in most modes.
+fn numbers(profile: &Profile) -> Folded {
+    let mut counts = BTreeMap::new();
+    for entry in &profile.entries {
+        *counts.entry(entry.stack).or_default() += entry.ticks;
+    }
+    let label = |frame: &usize| {
+        let frame = profile.frames.get(*frame);
+        frame.map_or(String::new(), |frame| frame.label.clone())
+    };
+    let stack = |(stack, count): (usize, u64)| {
+        let frames = profile.stacks.get(stack)?.iter().rev();
+        let frames = frames.map(label).collect();
+        Some(Stack { frames, count })
+    };
+    Folded {
+        stacks: counts.into_iter().filter_map(stack).collect(),
+    }
+}
+
 impl Taken {
+    /// The stacks by how many samples there were of each.
+    pub(super) fn by_number(&self) -> &Folded {
+        let numbers = self.numbers.as_ref().or(self.counts.as_ref());
+        numbers.unwrap_or(&self.folded)
+    }
+
     /// The seconds in which one of the functions was seen, by the number of samples.
     pub(super) fn seconds_in(&self, functions: &[String]) -> f64 {
         let counts = self.counts.as_ref().unwrap_or(&self.folded);

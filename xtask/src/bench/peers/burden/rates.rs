@@ -1,0 +1,66 @@
+//! The highest rate at which a tool gets the samples that are due.
+
+use anyhow::{Result, ensure};
+use tests::target::{Account, Target};
+
+use super::took;
+use crate::bench::compared::Measure;
+use crate::bench::peers::{Stand, in_turn};
+use crate::bench::report::Report;
+use crate::bench::tool::{Claim, Tool};
+use crate::bench::{Setting, measure};
+
+const RATES: &[u32] = &[100, 1000, 2000, 5000, 10_000, 20_000, 40_000];
+const FEW: &[u32] = &[1000, 10_000, 40_000];
+
+/// Of the samples that are due so many must be there, but for one.
+const ENOUGH: f64 = 0.99;
+
+pub(super) fn run(setting: &Setting, stand: &Stand<'_>, report: &mut Report) {
+    let depths: &[(&str, usize)] = setting.pick(&[("20", 1)], &[("20", 3), ("1", 1), ("100", 1)]);
+    for (depth, rounds) in depths {
+        let workload = format!("{depth} deep");
+        in_turn(&stand.tools, *rounds, |tool, _| {
+            let outcome = highest(setting, stand, tool, depth);
+            took(stand, tool, Measure::Highest, &workload, outcome, report);
+        });
+    }
+}
+
+/// Climbs until it fails twice at a rate: the machine may have been busy once. Zero where it fails
+/// at the first.
+fn highest(setting: &Setting, stand: &Stand<'_>, tool: Tool, depth: &str) -> Result<f64> {
+    let mut best = 0;
+    for rate in setting.pick(FEW, RATES) {
+        let keeps = || keeps(setting, stand, tool, depth, *rate);
+        match keeps().and_then(|kept| if kept { Ok(true) } else { keeps() }) {
+            Ok(true) => best = *rate,
+            Ok(false) => break,
+            // Not a rate for it, as it says.
+            Err(_) if best > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(best.into())
+}
+
+/// Whether it got enough of one busy thread's samples, and says of none that it is lost.
+fn keeps(setting: &Setting, stand: &Stand<'_>, tool: Tool, depth: &str, rate: u32) -> Result<bool> {
+    let mut target = Target::start(stand.python, "spin.py", &[depth])?;
+    let watching = tool.start(stand.python, target.pid(), rate)?;
+    target.tell("go")?;
+    target.expect("running")?;
+    measure::wait(setting.pick(0.5, 2.0));
+    target.tell("stop")?;
+    let done = target.expect("done")?;
+    let taken = watching.stop()?;
+    let accounts: Vec<Account> = serde_json::from_value(done["threads"].clone())?;
+    ensure!(accounts.len() == 1, "the target told nothing: {done}");
+    let seconds = match tool.claim() {
+        Claim::Cpu => accounts[0].cpu_s,
+        Claim::Wall => accounts[0].wall_s,
+    };
+    let due = seconds * f64::from(rate);
+    let got = taken.by_number().with("leaf") as f64;
+    Ok(taken.lost == 0 && got + 1.0 >= ENOUGH * due)
+}
