@@ -1,7 +1,9 @@
 //! `docs/benchmarks.md` and its plots, made of a comparison alone: what the page claims is in the
 //! figures, and so is where a peer is better.
 
+mod growth;
 mod plot;
+mod reasons;
 mod verdict;
 
 use std::fmt::Write as _;
@@ -195,13 +197,15 @@ fn section(of: &Comparison, measure: Measure, meaning: &str, page: &mut String) 
     if !page.ends_with("\n\n") {
         page.push('\n');
     }
-    let plots: &[&str] = match measure {
-        Measure::Cpu => &["depth", "threads"],
-        Measure::Slowdown => &["slowdown"],
-        _ => &[],
-    };
-    for plot in plots {
-        let _ = write!(page, "![{plot}](benchmarks-{plot}.svg)\n\n");
+    for reason in reasons::of(of, measure) {
+        let _ = write!(page, "Why: {reason}\n\n");
+    }
+    if measure == Measure::Slowdown {
+        page.push_str("![slowdown](benchmarks-slowdown.svg)\n\n");
+    }
+    // Behind the two measures of which it is made.
+    if measure == Measure::Memory {
+        growth::section(of, page);
     }
 }
 
@@ -353,6 +357,27 @@ mod tests {
         // Within half of what our rounds lie apart.
         let page = text(&comparison(11.0));
         assert!(page.contains("in 0 ours was, in 1 neither"), "{page}");
+    }
+
+    #[test]
+    fn a_reason_is_given_only_where_a_peer_is_better() {
+        let with = |peer: f64| {
+            let mut of = comparison(1.0);
+            of.add(Measure::Memory, "20 deep", "3.12", "ours", 30.0);
+            of.add(Measure::Memory, "20 deep", "3.12", "peer", peer);
+            text(&of)
+        };
+        assert!(with(10.0).contains("Why: more than half"));
+        assert!(!with(40.0).contains("Why:"));
+    }
+
+    #[test]
+    fn of_rates_the_highest_is_the_best() {
+        let mut of = comparison(1.0);
+        of.add(Measure::Highest, "20 deep", "3.12", "ours", 40_000.0);
+        of.add(Measure::Highest, "20 deep", "3.12", "peer", 1000.0);
+        let page = text(&of);
+        assert!(page.contains("| 20 deep | **40000** | 1000 |"), "{page}");
     }
 
     #[test]

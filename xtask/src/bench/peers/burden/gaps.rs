@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use ::tests::target::Target;
 use anyhow::{Result, ensure};
-use tests::target::Target;
 
 use super::phase;
 use crate::bench::peers::{RATE, Stand};
