@@ -104,13 +104,11 @@ fn one(line: &str) -> Result<(String, u64)> {
         Some(id) => format!("{function}/{id}"),
         None => function.to_owned(),
     };
-    let metrics = &said["profiles"][0]["data"]["total"]["metrics"]["Ir"];
-    let count = newest(metrics);
-    Ok((name, count.with_context(|| format!("no count in {line}"))?))
-}
-
-fn newest(metrics: &Value) -> Option<u64> {
-    metrics.as_u64()
+    let metrics = &said["profiles"][0]["data"]["total"]["metrics"];
+    // Beside it is that of the run before, if there was one.
+    let count = metrics["Ir"]["values"]["new"].as_u64();
+    let count = count.with_context(|| format!("no count of `{name}`"))?;
+    Ok((name, count))
 }
 
 fn written(counted: &Counts) -> String {
