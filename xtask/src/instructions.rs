@@ -2,7 +2,7 @@
 //! committed counts.
 //!
 //! valgrind counts them, so a busy machine makes no difference; another compiler or C library makes
-//! a small one. The steps are in `tests/benches/instructions.rs`; times are `cargo xtask bench`'s.
+//! a small one. The steps are in `tests/benches/instructions`; times are `cargo xtask bench`'s.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ use crate::{setup, shell};
 pub(crate) struct Options {}
 
 /// The counts that are held, below the workspace.
-const TABLE: &str = "tests/benches/instructions.txt";
+const TABLE: &str = "tests/benches/instructions/counts.txt";
 
 /// How to take new counts for the right ones.
 const BLESS: &str = "BLESS=1 cargo xtask instructions";

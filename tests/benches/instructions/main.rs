@@ -1,5 +1,5 @@
 //! How many instructions each step of a sample's path takes, counted by valgrind: they repeat where
-//! times do not. `cargo xtask instructions` runs it and holds the counts to `instructions.txt`.
+//! times do not. `cargo xtask instructions` runs it and holds the counts to `counts.txt`.
 //!
 //! What is read is recorded (`tests/images`), so neither a target nor the kernel is touched.
 
@@ -9,9 +9,10 @@
     reason = "what gungraun's macros make"
 )]
 
-#[path = "../tests/recorded/reading.rs"]
+#[path = "../../tests/recorded/reading.rs"]
 #[expect(dead_code, reason = "an image's facts are read, nothing is recorded")]
 mod reading;
+mod unwinding;
 
 use std::hint::black_box;
 use std::mem::offset_of;
@@ -22,6 +23,7 @@ use bytes::Bytes;
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use profiler::aggregate::{Place, ProfileBuilder, ProfileMeta, ThreadIndex, ThreadInfo, Whose};
 use profiler::cpython::{self, Runtime, Wishes};
+use profiler::native::UnwindEnd;
 use profiler::pipeline::stacks::Stacks;
 use profiler::pystack::lines::LineFormat;
 use profiler::pystack::{Chain, PyFrame, Resolver, Walker, lines};
@@ -33,6 +35,7 @@ use profiler::words::{Cpu, DurationNs, Generation, MonotonicNs, Pid, ThreadState
 use profiler_common::plan::Plan;
 use profiler_common::record::{KIND_SAMPLE, RecordHead, SampleRecord};
 use profiler_common::walk::RawFrame;
+use unwinding::Thread;
 
 /// A recorded process, and its thread with the most frames.
 struct Recorded {
@@ -273,6 +276,13 @@ fn end_of_a_batch(mut warm: Warm) -> (usize, Warm) {
     (black_box(&mut warm).end_batch(), warm)
 }
 
+#[library_benchmark]
+#[bench::of_20(Thread::new(20))]
+#[bench::of_100(Thread::new(100))]
+fn unwind_again(mut thread: Thread) -> (UnwindEnd, Thread) {
+    (black_box(&mut thread).unwind(), thread)
+}
+
 library_benchmark_group!(
     name = path,
     benchmarks = [
@@ -282,7 +292,8 @@ library_benchmark_group!(
         line,
         name_frames_again,
         warm_sample,
-        end_of_a_batch
+        end_of_a_batch,
+        unwind_again
     ]
 );
 main!(library_benchmark_groups = path);
