@@ -67,15 +67,17 @@ const MEASURES: [(Measure, &str); 11] = [
     ),
     (
         Measure::Highest,
-        "The highest of some rates at which the tool still gets 99 % of the samples that are due of one \
-         busy thread, by their number, and says of none that it is lost; 0 is not even the lowest. All \
-         rates below it were kept too.",
+        "The highest of some rates (100, 1,000, 2,000, 5,000, 10,000, 20,000 and 40,000 a second) at which \
+         the tool still gets 99 % of the samples that are due of one busy thread, by their number, and \
+         says of none that it is lost; 0 is not even the lowest. A tool that comes late and then takes all \
+         that are due at once keeps a rate by number: the next measure tells those.",
     ),
     (
         Measure::Gaps,
         "How unequal the steps are in their numbers of samples where a program's function has another \
-         name every two milliseconds: the standard deviation in percent of the mean, 0 for perfectly \
-         even samples and 71 for as many at moments that are pure chance.",
+         name every two milliseconds: the standard deviation in percent of the mean, 0 for samples that \
+         are perfectly even. For as many at moments of pure chance it is 71 at 1,000 a second and 22 at \
+         10,000.",
     ),
 ];
 
@@ -206,6 +208,18 @@ fn section(of: &Comparison, measure: Measure, meaning: &str, page: &mut String) 
     // Behind the two measures of which it is made.
     if measure == Measure::Memory {
         growth::section(of, page);
+    }
+    if let Some(most) = of
+        .conditions
+        .most_hz
+        .filter(|_| measure == Measure::Highest)
+    {
+        let _ = write!(
+            page,
+            "The kernel holds clocks of our kind to `kernel.perf_event_max_sample_rate`, {most} a second here; \
+             where that is below the rate, ticks come late, their samples stand for the periods \
+             between, and times stay right.\n\n"
+        );
     }
 }
 

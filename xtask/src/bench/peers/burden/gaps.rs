@@ -7,7 +7,7 @@ use ::tests::target::Target;
 use anyhow::{Result, ensure};
 
 use super::phase;
-use crate::bench::peers::{RATE, Stand};
+use crate::bench::peers::Stand;
 use crate::bench::tool::Tool;
 use crate::bench::{Setting, measure};
 
@@ -15,10 +15,10 @@ use crate::bench::{Setting, measure};
 const ENOUGH: usize = 100;
 
 /// The standard deviation of the steps' numbers of samples, percent of their mean.
-pub(super) fn spread(setting: &Setting, stand: &Stand<'_>, tool: Tool) -> Result<f64> {
+pub(super) fn spread(setting: &Setting, stand: &Stand<'_>, tool: Tool, rate: u32) -> Result<f64> {
     let seconds = setting.pick(1.0, 3.0);
     let mut target = Target::start(stand.python, "phases.py", &[&seconds.to_string()])?;
-    let watching = tool.start(stand.python, target.pid(), RATE)?;
+    let watching = tool.start(stand.python, target.pid(), rate)?;
     target.tell("go")?;
     target.expect("running")?;
     measure::wait(seconds);

@@ -24,6 +24,9 @@ pub(in crate::bench) const NOBODY: &str = "nobody";
 /// A usual rate, beside that of the other measures.
 const USUAL: u32 = 100;
 
+/// One that few keep.
+const FAST: u32 = 10_000;
+
 pub(super) fn run(setting: &Setting, stand: &Stand<'_>, report: &mut Report) {
     for rate in [RATE, USUAL] {
         if setting.wants("slowdown") {
@@ -55,11 +58,13 @@ pub(super) fn run(setting: &Setting, stand: &Stand<'_>, report: &mut Report) {
         rates::run(setting, stand, report);
     }
     if setting.wants("gaps") {
-        in_turn(&stand.tools, setting.pick(1, 5), |tool, _| {
-            let outcome = gaps::spread(setting, stand, tool);
-            let workload = format!("{RATE} Hz");
-            took(stand, tool, Measure::Gaps, &workload, outcome, report);
-        });
+        for rate in [RATE, FAST] {
+            let workload = format!("{rate} Hz");
+            in_turn(&stand.tools, setting.pick(1, 5), |tool, _| {
+                let outcome = gaps::spread(setting, stand, tool, rate);
+                took(stand, tool, Measure::Gaps, &workload, outcome, report);
+            });
+        }
     }
     if setting.wants("growth") {
         growth::run(setting, stand, report);
