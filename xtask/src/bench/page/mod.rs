@@ -375,14 +375,16 @@ mod tests {
 
     #[test]
     fn a_reason_is_given_only_where_a_peer_is_better() {
-        let with = |peer: f64| {
-            let mut of = comparison(1.0);
-            of.add(Measure::Memory, "20 deep", "3.12", "ours", 30.0);
-            of.add(Measure::Memory, "20 deep", "3.12", "peer", peer);
+        let page = |measure, row: &str, peer: f64| {
+            let mut of = comparison(1000.0);
+            of.add(measure, row, "3.12", "ours", 30.0);
+            of.add(measure, row, "3.12", "peer", peer);
             text(&of)
         };
-        assert!(with(10.0).contains("Why: more than half"));
-        assert!(!with(40.0).contains("Why:"));
+        assert!(page(Measure::Memory, "20 deep", 10.0).contains("Why: more than half"));
+        assert!(!page(Measure::Memory, "20 deep", 40.0).contains("Why:"));
+        // One that is not of this row.
+        assert!(page(Measure::Got, "20 deep", 100.0).contains("Why: not known"));
     }
 
     #[test]

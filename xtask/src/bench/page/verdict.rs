@@ -150,11 +150,11 @@ pub(super) fn lost(of: &Comparison, measure: Measure) -> Vec<String> {
     by_peer.into_iter().filter_map(line).collect()
 }
 
-/// Whether a peer is better in a row that is meant, by the peer's name and the workload's.
-pub(super) fn is_lost(of: &Comparison, measure: Measure, is: impl Fn(&str, &str) -> bool) -> bool {
+/// Whether a peer is better in a row that is meant.
+pub(super) fn is_lost(of: &Comparison, measure: Measure, row: fn(&str) -> bool) -> bool {
     let pairs = pairs(of, measure);
     let mut lost = pairs.iter().filter(|pair| pair.ahead(measure) > 0.0);
-    lost.any(|pair| is(&pair.peer.tool, &pair.peer.workload))
+    lost.any(|pair| row(&pair.peer.workload))
 }
 
 /// So many rows of one peer are named.
