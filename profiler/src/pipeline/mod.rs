@@ -23,6 +23,7 @@ mod sampler;
 mod search;
 mod session;
 mod settings;
+// Public for the benches that count its instructions.
 pub mod stacks;
 
 pub use attach::{AttachError, Attached};

@@ -97,7 +97,7 @@ fn table(rows: &[&Compared], family: &str, page: &mut String) {
             let _ = write!(page, " {} |", cells.join(" · "));
         }
         let mut cpu = numbers.iter().filter_map(|it| value(Measure::Cpu, *it));
-        let ratio = match (cpu.next(), cpu.last()) {
+        let ratio = match (cpu.next(), cpu.next_back()) {
             (Some(first), Some(last)) if first > 0.0 => figure(last / first),
             _ => String::new(),
         };
