@@ -28,6 +28,10 @@ pub(super) fn start(tool: Tool, python: &Python, pid: Pid, rate: u32) -> Result<
     let mut inside = None;
     let running = match tool {
         Tool::Ours(mode) => Running::in_detail(pid, &["--mode", mode, "-r", &of_rate])?,
+        Tool::OursEven(mode) => {
+            let words = ["--mode", mode, "-r", &of_rate, "--no-jitter"];
+            Running::in_detail(pid, &words)?
+        }
         Tool::PySpy(flags) => {
             let program = Cache::open()?.peers().join("bin/py-spy");
             let mut command = on_stderr(&program.to_string_lossy(), &[])?;

@@ -34,6 +34,9 @@ pub(super) enum Claim {
 pub(super) enum Tool {
     /// Ours, in a mode.
     Ours(&'static str),
+    /// The same with an even beat: two seconds of the drawn ones have a percent or two more samples
+    /// than are due, or less.
+    OursEven(&'static str),
     /// py-spy, with flags. Without `--nonblocking` it stops the target for each sample.
     PySpy(&'static [&'static str]),
     /// austin, with flags.
@@ -103,7 +106,7 @@ impl Tool {
     /// Its name in reports: as one types it.
     pub(super) fn name(self) -> String {
         let (name, flags) = match self {
-            Self::Ours(mode) => return format!("profiler --mode {mode}"),
+            Self::Ours(mode) | Self::OursEven(mode) => return format!("profiler --mode {mode}"),
             Self::PySpy(flags) => ("py-spy", flags),
             Self::Austin(flags) => ("austin", flags),
             Self::CPython(flags) => ("profiling.sampling", flags),
@@ -113,13 +116,13 @@ impl Tool {
 
     /// Whether it is the profiler of this workspace.
     pub(super) fn is_ours(self) -> bool {
-        matches!(self, Self::Ours(_))
+        matches!(self, Self::Ours(_) | Self::OursEven(_))
     }
 
     /// What its samples add up to.
     pub(super) fn claim(self) -> Claim {
         match self {
-            Self::Ours("wall") | Self::Austin([]) => Claim::Wall,
+            Self::Ours("wall") | Self::OursEven("wall") | Self::Austin([]) => Claim::Wall,
             Self::CPython(flags) if flags.contains(&"wall") => Claim::Wall,
             _ => Claim::Cpu,
         }
@@ -131,7 +134,7 @@ impl Tool {
         let mut watching = launch::start(self, python, pid, rate)?;
         let running = &mut watching.running;
         let begun = match self {
-            Self::Ours(_) => running.attached().map(drop),
+            Self::Ours(_) | Self::OursEven(_) => running.attached().map(drop),
             Self::PySpy(_) => running
                 .says(|line| line.contains("Sampling process"))
                 .map(drop),
@@ -181,7 +184,7 @@ impl Watching {
         let finished = self.running.finish()?;
         let each_s = 1.0 / f64::from(self.rate);
         let taken = match self.tool {
-            Tool::Ours(mode) => {
+            Tool::Ours(mode) | Tool::OursEven(mode) => {
                 let finished = finished.success()?;
                 let folded = finished.folded()?;
                 let ledger = finished.ledger()?;

@@ -50,6 +50,10 @@ fn highest(setting: &Setting, stand: &Stand<'_>, tool: Tool, depth: &str) -> Res
 /// Whether it got enough of one busy thread's samples, and says of none that it is lost.
 fn keeps(setting: &Setting, stand: &Stand<'_>, tool: Tool, depth: &str, rate: u32) -> Result<bool> {
     let mut target = Target::start(stand.python, "spin.py", &[depth])?;
+    let tool = match tool {
+        Tool::Ours(mode) => Tool::OursEven(mode),
+        peer => peer,
+    };
     let watching = tool.start(stand.python, target.pid(), rate)?;
     target.tell("go")?;
     target.expect("running")?;
@@ -62,9 +66,9 @@ fn keeps(setting: &Setting, stand: &Stand<'_>, tool: Tool, depth: &str, rate: u3
     let got = taken.by_number().with("leaf") as f64;
     let due = |seconds: f64| seconds * f64::from(rate);
     let (cpu, wall) = (due(accounts[0].cpu_s), due(accounts[0].wall_s));
-    // Who has more than there was on the CPU counts waiting for one too, and so all of that is due.
+    // A peer that has more than there was on the CPU counts waiting for one too: all of that is due.
     let due = match tool.claim() {
-        Claim::Cpu if got <= MOST * cpu => cpu,
+        Claim::Cpu if tool.is_ours() || got <= MOST * cpu => cpu,
         _ => wall,
     };
     Ok(taken.lost == 0 && got + due.sqrt() / 2.0 >= ENOUGH * due)
