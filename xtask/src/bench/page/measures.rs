@@ -55,7 +55,7 @@ pub(super) const ALL: [(Measure, &str); 11] = [
         Measure::Highest,
         "The highest of some rates (100, 1,000, 2,000, 5,000, 10,000, 20,000 and 40,000 a second) at which \
          the tool still gets 99 % of the samples that are due of one busy thread, by their number, and \
-         says of none that it is lost; 0 is not even the lowest. A tool that comes late and then takes all \
+         says of none that it is lost; 0 is none of them. A tool that comes late and then takes all \
          that are due at once keeps a rate by number: the next measure tells those. Ours ran with \
          `--no-jitter` here, for else the rate itself is off by a percent or two.",
     ),

@@ -30,18 +30,21 @@ pub(super) fn run(setting: &Setting, stand: &Stand<'_>, report: &mut Report) {
     }
 }
 
-/// Climbs until it fails twice at a rate: the machine may have been busy once. Zero where it fails
-/// at the first.
+/// Climbs until it fails at two rates in a row, each of them twice: the machine may have been busy
+/// once. Zero where it keeps none.
 fn highest(setting: &Setting, stand: &Stand<'_>, tool: Tool, depth: &str) -> Result<f64> {
-    let mut best = 0;
+    let (mut best, mut failed) = (0, 0);
     for rate in setting.pick(FEW, RATES) {
         let keeps = || keeps(setting, stand, tool, depth, *rate);
         match keeps().and_then(|kept| if kept { Ok(true) } else { keeps() }) {
-            Ok(true) => best = *rate,
-            Ok(false) => break,
+            Ok(true) => (best, failed) = (*rate, 0),
+            Ok(false) => failed += 1,
             // Not a rate for it, as it says.
             Err(_) if best > 0 => break,
             Err(error) => return Err(error),
+        }
+        if failed == 2 {
+            break;
         }
     }
     Ok(best.into())
