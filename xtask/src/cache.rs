@@ -85,4 +85,9 @@ impl Cache {
     pub(crate) fn peers(&self) -> PathBuf {
         self.root.join("peers")
     }
+
+    /// What runs the benches that count instructions.
+    pub(crate) fn gungraun(&self) -> PathBuf {
+        self.root.join("gungraun")
+    }
 }

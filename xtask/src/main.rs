@@ -8,6 +8,7 @@ mod cache;
 mod demo;
 mod free_threaded;
 mod image;
+mod instructions;
 mod kinds;
 mod layouts;
 mod setup;
@@ -45,6 +46,8 @@ enum Command {
     Tidy(tidy::Options),
     /// Measure the profiler by its own yardstick, beside its peers
     Bench(bench::Options),
+    /// Count the instructions of a sample's path and hold them to the committed counts
+    Instructions(instructions::Options),
     /// Record processes of every interpreter as images for the tests
     Image(image::Options),
     /// Measure again the layouts of CPython's structures
@@ -70,6 +73,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Test(options) => test::run(&options)?,
         Command::Tidy(options) => tidy::run(&options)?,
         Command::Bench(options) => bench::run(&options)?,
+        Command::Instructions(options) => instructions::run(&options)?,
         Command::Image(options) => image::run(&options)?,
         Command::Layouts(options) => return layouts::run(&options),
     }

@@ -23,7 +23,8 @@ mod sampler;
 mod search;
 mod session;
 mod settings;
-mod stacks;
+// Public for the benches that count its instructions.
+pub mod stacks;
 mod urgency;
 
 pub use attach::{AttachError, Attached};

@@ -40,11 +40,11 @@ struct Known {
 
 /// A chain's place in the memory of chains, until the end of its batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ChainId(u32);
+pub struct ChainId(u32);
 
 /// The stacks of one interpreter.
 #[derive(Debug)]
-pub(super) struct Stacks {
+pub struct Stacks {
     resolver: Resolver,
     known: Vec<Known>,
     by_bytes: FxHashMap<Box<[u8]>, ChainId>,
@@ -54,7 +54,8 @@ pub(super) struct Stacks {
 }
 
 impl Stacks {
-    pub(super) fn new(runtime: &Runtime) -> Self {
+    /// With nothing remembered.
+    pub fn new(runtime: &Runtime) -> Self {
         Self {
             resolver: Resolver::new(runtime),
             known: Vec::new(),
@@ -91,7 +92,7 @@ impl Stacks {
     }
 
     /// The chain that came with a tick.
-    pub(super) fn of_tick(
+    pub fn of_tick(
         &mut self,
         memory: &dyn Memory,
         builder: &mut ProfileBuilder,
@@ -224,7 +225,7 @@ impl Stacks {
     }
 
     /// The stack of a chain.
-    pub(super) fn stack(&self, id: ChainId) -> StackId {
+    pub fn stack(&self, id: ChainId) -> StackId {
         self.known[id.0 as usize].stack
     }
 
@@ -258,7 +259,7 @@ impl Stacks {
 
     /// The end of a batch: compare the codes it used with the target. What is returned is other
     /// than it was taken for.
-    pub(super) fn compare(&mut self, memory: &dyn Memory) -> Vec<CodeAddr> {
+    pub fn compare(&mut self, memory: &dyn Memory) -> Vec<CodeAddr> {
         for known in &mut self.known {
             if std::mem::take(&mut known.touched) {
                 for frame in &known.chain.frames {
@@ -297,7 +298,7 @@ impl Stacks {
     }
 
     /// Between batches: forget chains with a changed code, or all when they are too many.
-    pub(super) fn settle(&mut self, changed: &[CodeAddr]) {
+    pub fn settle(&mut self, changed: &[CodeAddr]) {
         if !changed.is_empty() || self.remembered > self.room {
             self.known.clear();
             self.by_bytes.clear();

@@ -28,6 +28,10 @@ pub(super) enum Measure {
     Slowdown,
     /// Time taken from a native loop, microseconds a second.
     Stolen,
+    /// The highest rate at which all samples come.
+    Highest,
+    /// How much equal stretches of time differ in their samples, percent of the mean.
+    Gaps,
 }
 
 /// One measure of one tool on one workload: a value a round.
@@ -65,6 +69,9 @@ pub(super) struct Conditions {
     #[serde(default)]
     pub(super) parties: Vec<String>,
     pub(super) quick: bool,
+    /// The kernel's own limit for clocks of our kind, ticks a second.
+    #[serde(default)]
+    pub(super) most_hz: Option<u64>,
     /// Others' work on the machine as it began: the average of the last minute.
     pub(super) load: f64,
 }
@@ -93,6 +100,8 @@ impl Measure {
             Self::First => "time to the first sample",
             Self::Slowdown => "slowdown",
             Self::Stolen => "time stolen",
+            Self::Highest => "highest rate without loss",
+            Self::Gaps => "unevenness of the samples",
         }
     }
 
@@ -101,7 +110,8 @@ impl Measure {
         match self {
             Self::Error => "points",
             Self::Impossible => "of 10⁶",
-            Self::Cut | Self::Got | Self::Slowdown => "%",
+            Self::Cut | Self::Got | Self::Slowdown | Self::Gaps => "%",
+            Self::Highest => "Hz",
             Self::Cpu | Self::First => "ms",
             Self::Memory => "MB",
             Self::Stolen => "µs/s",
@@ -154,7 +164,7 @@ impl Conditions {
         };
         let kilobytes = field(&read("/proc/meminfo"), "MemTotal");
         let kilobytes = kilobytes.trim_end_matches(" kB").parse().unwrap_or(0.0);
-        let words: Vec<String> = std::env::args().skip(1).collect();
+        let words: Vec<String> = std::env::args().skip(1).map(|word| typed(&word)).collect();
         let load = read("/proc/loadavg");
         let load = load.split(' ').next().and_then(|load| load.parse().ok());
         let mut date = std::process::Command::new("date");
@@ -169,7 +179,37 @@ impl Conditions {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             parties: Vec::new(),
             quick,
+            most_hz: read("/proc/sys/kernel/perf_event_max_sample_rate")
+                .trim()
+                .parse()
+                .ok(),
             load: load.unwrap_or(0.0),
         }
+    }
+}
+
+/// A word of the command line without the folders of this machine.
+fn typed(word: &str) -> String {
+    let (before, value) = match word.split_once('=') {
+        Some((option, value)) if option.starts_with("--") => (format!("{option}="), value),
+        _ => (String::new(), word),
+    };
+    let name = std::path::Path::new(value).file_name();
+    let is_path = value.starts_with(['/', '.', '~']);
+    let name = name.filter(|_| is_path).map(|name| name.to_string_lossy());
+    before + name.as_deref().unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_names_no_folder_of_the_machine() {
+        let check = |word: &str, expected: &str| assert_eq!(typed(word), expected);
+        check("--only", "--only");
+        check("/home/me/run.json", "run.json");
+        check("--json=../run.json", "--json=run.json");
+        check("call tree, wide", "call tree, wide");
     }
 }

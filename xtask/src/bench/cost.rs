@@ -26,6 +26,11 @@ impl BpfStats {
         std::fs::write(STATS, now).with_context(|| format!("`{STATS}`"))?;
         Ok(Self { before })
     }
+
+    /// Whether it runs: else what it says is too little.
+    pub(super) fn is_on() -> bool {
+        std::fs::read_to_string(STATS).is_ok_and(|it| it.trim() == "1")
+    }
 }
 
 impl Drop for BpfStats {

@@ -7,6 +7,8 @@ use anyhow::{Context, Result, ensure};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 
+use super::cost::BpfStats;
+
 /// CPU seconds since the start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spent {
@@ -17,6 +19,7 @@ pub(super) struct Spent {
 impl Spent {
     /// By a profiler up to now. `BpfStats` must be on.
     pub(super) fn by(profiler: Pid) -> Result<Self> {
+        ensure!(BpfStats::is_on(), "the kernel's clock on programs is off");
         Ok(Self {
             process_s: process_s(profiler)?,
             programs_s: programs_ns(profiler)? as f64 / 1e9,

@@ -49,7 +49,8 @@ pub(crate) struct Options {
     /// Only interpreters of this minor version, such as 3.12 (repeatable)
     #[arg(long, value_name = "MINOR")]
     python: Vec<String>,
-    /// Of `peers` only this workload, or slowdown, stolen, warm, start (repeatable)
+    /// Of `peers` only this workload, or slowdown, stolen, warm, start, rates,
+    /// gaps, growth (repeatable)
     #[arg(long, value_name = "NAME")]
     workload: Vec<String>,
     /// Fail when something could not be measured, whatever the figures are

@@ -1,7 +1,10 @@
 //! `docs/benchmarks.md` and its plots, made of a comparison alone: what the page claims is in the
 //! figures, and so is where a peer is better.
 
+mod growth;
+mod measures;
 mod plot;
+mod reasons;
 mod verdict;
 
 use std::fmt::Write as _;
@@ -13,57 +16,6 @@ use super::compared::{Compared, Comparison, Measure, Ran};
 use super::measure;
 use super::peers::NOBODY;
 use super::tool::Claim;
-
-/// The measures in the order of the page, each with what it means.
-const MEASURES: [(Measure, &str); 9] = [
-    (
-        Measure::Error,
-        "How far the profile's shares are from what the program says of itself, in percentage points, \
-         for the function that is told worst: 0 is the truth, and with a thousand samples chance alone \
-         makes one or two.",
-    ),
-    (
-        Measure::Impossible,
-        "Stacks that the program cannot have had (a caller that never calls that function, a lost \
-         root, a recursion of another depth), of each million in which it can be told.",
-    ),
-    (
-        Measure::Cut,
-        "Stacks of a known recursion that say that a part of them was left out, in percent: they are \
-         not wrong, but they are not whole.",
-    ),
-    (
-        Measure::Got,
-        "The time in which the tool saw the program's functions, by the number of its samples and the \
-         rate that was asked for, of the time that they took: 100 is all and nothing twice.",
-    ),
-    (
-        Measure::Cpu,
-        "CPU milliseconds that the tool's process spends for 1,000 of its samples once it is attached, and \
-         for ours the kernel programs' too, by the kernel's clock on them; in the rows called `warm` \
-         a short run was taken from a long one, so that neither has the start.",
-    ),
-    (
-        Measure::Memory,
-        "The tool's largest resident memory up to the end of the program's work, in megabytes.",
-    ),
-    (
-        Measure::First,
-        "From the start of the tool's process to the first thing that it saw of a program whose \
-         function has another name every two milliseconds.",
-    ),
-    (
-        Measure::Slowdown,
-        "How much longer the same counted work takes while the tool watches, by the wall clock and by \
-         the thread's own CPU clock, which sees no pauses, each round against nobody watching; \
-         `nobody` is a second time nobody, and so what the machine cannot tell apart.",
-    ),
-    (
-        Measure::Stolen,
-        "Time that was taken from a native loop that does nothing but look at the clock, in \
-         microseconds a second: pauses, interrupts, and a CPU that was given to others.",
-    ),
-];
 
 /// Writes the page and its plots into a folder.
 pub(super) fn write(of: &Comparison, folder: &Path) -> Result<()> {
@@ -82,7 +34,7 @@ pub(super) fn write(of: &Comparison, folder: &Path) -> Result<()> {
 fn text(of: &Comparison) -> String {
     let mut page = String::new();
     head(of, &mut page);
-    for (measure, meaning) in MEASURES {
+    for (measure, meaning) in measures::ALL {
         section(of, measure, meaning, &mut page);
     }
     if !of.failures.is_empty() {
@@ -183,13 +135,27 @@ fn section(of: &Comparison, measure: Measure, meaning: &str, page: &mut String) 
     if !page.ends_with("\n\n") {
         page.push('\n');
     }
-    let plots: &[&str] = match measure {
-        Measure::Cpu => &["depth", "threads"],
-        Measure::Slowdown => &["slowdown"],
-        _ => &[],
-    };
-    for plot in plots {
-        let _ = write!(page, "![{plot}](benchmarks-{plot}.svg)\n\n");
+    for reason in reasons::of(of, measure) {
+        let _ = write!(page, "Why: {reason}\n\n");
+    }
+    if measure == Measure::Slowdown {
+        page.push_str("![slowdown](benchmarks-slowdown.svg)\n\n");
+    }
+    // Behind the two measures of which it is made.
+    if measure == Measure::Memory {
+        growth::section(of, page);
+    }
+    if let Some(most) = of
+        .conditions
+        .most_hz
+        .filter(|_| measure == Measure::Highest)
+    {
+        let _ = write!(
+            page,
+            "The kernel holds clocks of our kind to `kernel.perf_event_max_sample_rate`, {most} a second here; \
+             where that is below the rate, ticks come late, their samples stand for the periods \
+             between, and times stay right.\n\n"
+        );
     }
 }
 
@@ -341,6 +307,29 @@ mod tests {
         // Within half of what our rounds lie apart.
         let page = text(&comparison(11.0));
         assert!(page.contains("in 0 ours was, in 1 neither"), "{page}");
+    }
+
+    #[test]
+    fn a_reason_is_given_only_where_a_peer_is_better() {
+        let page = |measure, row: &str, peer: f64| {
+            let mut of = comparison(1000.0);
+            of.add(measure, row, "3.12", "ours", 30.0);
+            of.add(measure, row, "3.12", "peer", peer);
+            text(&of)
+        };
+        assert!(page(Measure::Memory, "20 deep", 10.0).contains("Why: more than half"));
+        assert!(!page(Measure::Memory, "20 deep", 40.0).contains("Why:"));
+        // One that is not of this row.
+        assert!(page(Measure::Got, "20 deep", 100.0).contains("Why: not known"));
+    }
+
+    #[test]
+    fn of_rates_the_highest_is_the_best() {
+        let mut of = comparison(1.0);
+        of.add(Measure::Highest, "20 deep", "3.12", "ours", 40_000.0);
+        of.add(Measure::Highest, "20 deep", "3.12", "peer", 1000.0);
+        let page = text(&of);
+        assert!(page.contains("| 20 deep | **40000** | 1000 |"), "{page}");
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! The page's plots, as SVG: errors, the cost against depth and against threads, the slowdown.
+//! The page's plots, as SVG: errors, the slowdown, the cost against what it may grow with.
 
 use anyhow::{Result, anyhow};
 use plotters::coord::ranged1d::ValueFormatter;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
+use super::growth;
 use crate::bench::compared::{Comparison, Measure};
 use crate::bench::peers::NOBODY;
 
@@ -47,19 +48,16 @@ type Series = (String, Vec<(f64, f64)>);
 type Values<'a> = Vec<(&'a str, f64)>;
 
 /// The files' names and contents.
-pub(super) fn all(of: &Comparison) -> Result<Vec<(&'static str, String)>> {
-    Ok(vec![
-        ("benchmarks-errors.svg", errors(of)?),
-        (
-            "benchmarks-depth.svg",
-            cost(of, " deep", "depth of the stack")?,
-        ),
-        (
-            "benchmarks-threads.svg",
-            cost(of, " thread", "threads that want to run")?,
-        ),
-        ("benchmarks-slowdown.svg", slowdown(of)?),
-    ])
+pub(super) fn all(of: &Comparison) -> Result<Vec<(String, String)>> {
+    let mut all = vec![
+        ("benchmarks-errors.svg".to_owned(), errors(of)?),
+        ("benchmarks-slowdown.svg".to_owned(), slowdown(of)?),
+    ];
+    for (family, plot, words) in growth::FAMILIES {
+        let svg = cost(of, family, words)?;
+        all.push((format!("benchmarks-{plot}.svg"), svg));
+    }
+    Ok(all)
 }
 
 /// The values of a measure by tool: of each tool on the first interpreter that it ran on.
@@ -167,15 +165,14 @@ fn slowdown(of: &Comparison) -> Result<String> {
     Ok(svg)
 }
 
-/// Lines of the cost of samples over the number with which the workloads' names begin.
-fn cost(of: &Comparison, suffix: &str, axis: &str) -> Result<String> {
+/// Lines of the cost of samples over the number with which the names of a family's workloads begin.
+fn cost(of: &Comparison, family: &str, axis: &str) -> Result<String> {
     let lines: Vec<Series> = by_tool(of, Measure::Cpu)
         .into_iter()
         .map(|(tool, values)| {
             let point = |(workload, ms): (&str, f64)| {
-                let (number, rest) = workload.split_once(' ')?;
-                let is = suffix.trim() == rest.trim_end_matches('s');
-                Some((number.parse().ok().filter(|_| is)?, ms.max(0.01)))
+                let number = growth::number(workload, family)?;
+                Some((number.into(), ms.max(0.01)))
             };
             let mut points: Vec<(f64, f64)> = values.into_iter().filter_map(point).collect();
             points.sort_by(|one, other| one.0.total_cmp(&other.0));

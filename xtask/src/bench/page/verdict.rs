@@ -17,6 +17,8 @@ impl Measure {
     pub(super) fn badness(self, value: f64) -> f64 {
         match self {
             Self::Got => (value - 100.0).abs(),
+            // The more the better.
+            Self::Highest => -value,
             _ => value,
         }
     }
@@ -25,12 +27,13 @@ impl Measure {
     fn grain(self) -> (f64, f64) {
         match self {
             Self::Error => (0.0, 0.5),
-            Self::Impossible | Self::Cut => (0.0, 0.0),
+            Self::Impossible | Self::Cut | Self::Highest => (0.0, 0.0),
             Self::Got => (0.0, 1.0),
             Self::Cpu | Self::Memory => (0.05, 0.0),
             Self::First => (0.0, 4.0),
             Self::Slowdown => (0.0, 0.5),
             Self::Stolen => (0.1, 0.0),
+            Self::Gaps => (0.0, 1.0),
         }
     }
 }
@@ -145,6 +148,13 @@ pub(super) fn lost(of: &Comparison, measure: Measure) -> Vec<String> {
         (count > 0).then(|| format!("`{tool}` on {python}, in {count} of {all} rows: {rows}{more}"))
     };
     by_peer.into_iter().filter_map(line).collect()
+}
+
+/// Whether a peer is better in a row that is meant.
+pub(super) fn is_lost(of: &Comparison, measure: Measure, row: fn(&str) -> bool) -> bool {
+    let pairs = pairs(of, measure);
+    let mut lost = pairs.iter().filter(|pair| pair.ahead(measure) > 0.0);
+    lost.any(|pair| row(&pair.peer.workload))
 }
 
 /// So many rows of one peer are named.

@@ -45,7 +45,11 @@ pub(super) fn start(
     let running = match tool {
         Tool::Ours(mode) => {
             let words = [&["--mode", mode, "-r", &of_rate], more].concat();
-            Running::on(pid, &words)?
+            Running::in_detail(pid, &words)?
+        }
+        Tool::OursEven(mode) => {
+            let words = ["--mode", mode, "-r", &of_rate, "--no-jitter"];
+            Running::in_detail(pid, &[&words, more].concat())?
         }
         Tool::PySpy(flags) => {
             let program = Cache::open()?.peers().join("bin/py-spy");

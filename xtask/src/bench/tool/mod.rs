@@ -7,11 +7,13 @@
 mod launch;
 mod mojo;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::unistd::Pid;
-use tests::folded::Folded;
+use tests::folded::{Folded, Stack};
+use tests::profile::Profile;
 use tests::profiler::Running;
 use tests::pythons::Python;
 
@@ -32,6 +34,9 @@ pub(super) enum Claim {
 pub(super) enum Tool {
     /// Ours, in a mode.
     Ours(&'static str),
+    /// The same with an even beat: two seconds of the drawn ones have a percent or two more samples
+    /// than are due, or less.
+    OursEven(&'static str),
     /// py-spy, with flags. Without `--nonblocking` it stops the target for each sample.
     PySpy(&'static [&'static str]),
     /// austin, with flags.
@@ -91,8 +96,13 @@ pub(super) struct Taken {
     pub(super) counts: Option<Folded>,
     /// The seconds that one of the counts stands for.
     pub(super) each_s: f64,
+    /// The stacks by how many samples there were of each, where the tool's weights are ours and so
+    /// never that.
+    numbers: Option<Folded>,
     /// How many samples there were, of whatever.
     pub(super) samples: u64,
+    /// How many it says it lost; a peer does not say.
+    pub(super) lost: u64,
 }
 
 /// What a tool has spent up to now.
@@ -106,7 +116,7 @@ impl Tool {
     /// Its name in reports: as one types it.
     pub(super) fn name(self) -> String {
         let (name, flags) = match self {
-            Self::Ours(mode) => return format!("profiler --mode {mode}"),
+            Self::Ours(mode) | Self::OursEven(mode) => return format!("profiler --mode {mode}"),
             Self::PySpy(flags) => ("py-spy", flags),
             Self::Austin(flags) => ("austin", flags),
             Self::CPython(flags) => ("profiling.sampling", flags),
@@ -116,13 +126,13 @@ impl Tool {
 
     /// Whether it is the profiler of this workspace.
     pub(super) fn is_ours(self) -> bool {
-        matches!(self, Self::Ours(_))
+        matches!(self, Self::Ours(_) | Self::OursEven(_))
     }
 
     /// What its samples add up to.
     pub(super) fn claim(self) -> Claim {
         match self {
-            Self::Ours("wall") | Self::Austin([]) => Claim::Wall,
+            Self::Ours("wall") | Self::OursEven("wall") | Self::Austin([]) => Claim::Wall,
             Self::CPython(flags) if flags.contains(&"wall") => Claim::Wall,
             _ => Claim::Cpu,
         }
@@ -145,7 +155,7 @@ impl Tool {
         let mut watching = launch::start(self, python, pid, rate, watched)?;
         let running = &mut watching.running;
         let begun = match self {
-            Self::Ours(_) => running.attached().map(drop),
+            Self::Ours(_) | Self::OursEven(_) => running.attached().map(drop),
             Self::PySpy(_) => running
                 .says(|line| line.contains("Sampling process"))
                 .map(drop),
@@ -195,7 +205,7 @@ impl Watching {
         let finished = self.running.finish()?;
         let each_s = 1.0 / f64::from(self.rate);
         let taken = match self.tool {
-            Tool::Ours(mode) => {
+            Tool::Ours(mode) | Tool::OursEven(mode) => {
                 let finished = finished.success()?;
                 let folded = finished.folded()?;
                 let ledger = finished.ledger()?;
@@ -209,7 +219,9 @@ impl Watching {
                     folded,
                     counts: None,
                     each_s,
+                    numbers: Some(numbers(&finished.profile()?)),
                     samples: ledger.samples,
+                    lost: ledger.lost(),
                 }
             }
             Tool::Austin(_) => {
@@ -220,6 +232,8 @@ impl Watching {
                     folded,
                     counts: Some(counts),
                     each_s,
+                    numbers: None,
+                    lost: 0,
                 }
             }
             Tool::PySpy(_) | Tool::CPython(_) => {
@@ -241,6 +255,8 @@ impl Watching {
                     folded,
                     counts: None,
                     each_s,
+                    numbers: None,
+                    lost: 0,
                 }
             }
         };
@@ -248,7 +264,33 @@ impl Watching {
     }
 }
 
+/// The stacks of our own profile by their samples: what is in a folded file is time, in most modes.
+fn numbers(profile: &Profile) -> Folded {
+    let mut counts = BTreeMap::new();
+    for entry in &profile.entries {
+        *counts.entry(entry.stack).or_default() += entry.ticks;
+    }
+    let label = |frame: &usize| {
+        let frame = profile.frames.get(*frame);
+        frame.map_or(String::new(), |frame| frame.label.clone())
+    };
+    let stack = |(stack, count): (usize, u64)| {
+        let frames = profile.stacks.get(stack)?.iter().rev();
+        let frames = frames.map(label).collect();
+        Some(Stack { frames, count })
+    };
+    Folded {
+        stacks: counts.into_iter().filter_map(stack).collect(),
+    }
+}
+
 impl Taken {
+    /// The stacks by how many samples there were of each.
+    pub(super) fn by_number(&self) -> &Folded {
+        let numbers = self.numbers.as_ref().or(self.counts.as_ref());
+        numbers.unwrap_or(&self.folded)
+    }
+
     /// The seconds in which one of the functions was seen, by the number of samples.
     pub(super) fn seconds_in(&self, functions: &[String]) -> f64 {
         let counts = self.counts.as_ref().unwrap_or(&self.folded);
