@@ -293,6 +293,11 @@ impl Natives {
         joined
     }
 
+    /// Addresses have other names than before: stacks are to be made anew.
+    pub(super) fn rename(&mut self) {
+        self.joined.clear();
+    }
+
     /// Between batches, when nothing waits: forget the chains if they are too many.
     pub(super) fn settle(&mut self) {
         if self.remembered > MAX_REMEMBERED {

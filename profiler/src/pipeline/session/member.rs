@@ -397,6 +397,11 @@ impl Member {
             Some(python) => python.stacks.compare(judge.unwrap_or(memory)),
             None => Vec::new(),
         };
+        if kit.symbols.follow(self.pid)
+            && let Some(natives) = &mut self.natives
+        {
+            natives.rename();
+        }
         for pending in self.pending.drain(..) {
             let stack = match (pending.frames, &mut self.python) {
                 (Frames::Ready(stack) | Frames::Bare(stack), _) => stack,
