@@ -220,8 +220,13 @@ impl Calls {
             // Frames that both ends of a deep stack were kept of.
             _ if frame.kind == "cut" => caller.kind == "python",
             true => is_between(frame),
-            // The machinery of an interpreter without symbols cannot be told from other functions.
-            false => is_between(frame) && frame.function.contains("+0x"),
+            // The machinery of an interpreter without symbols cannot be told from other functions,
+            // nor what of it has a name from what that calls.
+            false => {
+                let nameless = |other: &&&Frame| other.function.contains("+0x");
+                let mut all = between.iter().filter(nameless);
+                is_between(frame) && all.any(|other| other.module == frame.module)
+            }
         };
         if let Some(frame) = between.iter().find(|frame| !may_be(frame)) {
             return edge(format!("`{}` below `{}`", frame.label, names.0));

@@ -62,6 +62,8 @@ struct Followed {
     read: u64,
     map: PerfMap,
     asked: BTreeSet<u64>,
+    /// Of these, those that have another name since the last time they were told.
+    renamed: BTreeSet<u64>,
     /// It is longer than is read.
     is_cut: bool,
 }
@@ -71,14 +73,12 @@ impl PerfMaps {
     pub(super) fn ask(&mut self, pid: Pid, addr: RemoteAddr) -> Said {
         let budget = MAX_BYTES.saturating_sub(self.bytes);
         let followed = self.of.entry(pid).or_default();
+        if followed.map.find(addr.0).is_none() {
+            // Code that was made since the last look.
+            self.bytes += followed.go_on(pid, budget);
+        }
         if followed.asked.len() < MAX_ASKED {
             followed.asked.insert(addr.0);
-        }
-        if followed.map.find(addr.0).is_none() {
-            // Code that was made since the last look. What it replaced is told at the next one.
-            let before = followed.read;
-            followed.go_on(pid, budget, |_| {});
-            self.bytes += followed.read - before;
         }
         followed.said(addr.0)
     }
@@ -95,19 +95,13 @@ impl PerfMaps {
             self.bytes = self.bytes.saturating_sub(old.read);
             return Renamed::All;
         }
-        let before = followed.read;
-        let asked = std::mem::take(&mut followed.asked);
-        let is_all = asked.len() >= MAX_ASKED;
-        let mut renamed = BTreeSet::new();
-        followed.go_on(pid, budget, |range| {
-            renamed.extend(asked.range(range.clone()).copied());
-        });
-        let has_grown = followed.read > before;
-        self.bytes += followed.read - before;
-        if is_all && has_grown {
+        let grown = followed.go_on(pid, budget);
+        self.bytes += grown;
+        let renamed = std::mem::take(&mut followed.renamed);
+        if followed.asked.len() >= MAX_ASKED && grown > 0 {
+            followed.asked.clear();
             return Renamed::All;
         }
-        followed.asked = asked;
         match renamed.is_empty() {
             true => Renamed::None,
             false => Renamed::Some(renamed.into_iter().collect()),
@@ -151,26 +145,28 @@ impl Followed {
         length.is_some_and(|file| file.len() < self.read)
     }
 
-    /// Reads on, at most `budget` bytes.
-    fn go_on(&mut self, pid: Pid, budget: u64, mut covers: impl FnMut(&std::ops::Range<u64>)) {
+    /// Reads on, at most `budget` bytes; gives how many there were.
+    fn go_on(&mut self, pid: Pid, budget: u64) -> u64 {
         if self.file.is_none() {
             self.file = open(pid);
         }
-        let Some(file) = &self.file else { return };
+        let Some(file) = &self.file else { return 0 };
         let mut piece = vec![0; PIECE];
-        let ends = self.read.saturating_add(budget);
-        loop {
-            let Ok(count @ 1..) = file.read_at(&mut piece, self.read) else {
-                return;
-            };
-            let count = count.min(usize::try_from(ends - self.read).unwrap_or(PIECE));
+        let mut grown = 0;
+        while let Ok(count @ 1..) = file.read_at(&mut piece, self.read) {
+            let count = count.min(usize::try_from(budget - grown).unwrap_or(PIECE));
             if count == 0 {
                 self.is_cut = true;
-                return;
+                break;
             }
             self.read += count as u64;
-            self.map.add(&piece[..count], &mut covers);
+            grown += count as u64;
+            let (asked, renamed) = (&self.asked, &mut self.renamed);
+            self.map.add(&piece[..count], |range| {
+                renamed.extend(asked.range(range.clone()));
+            });
         }
+        grown
     }
 }
 
@@ -235,11 +231,17 @@ mod tests {
         file.write_all(b"10 8 one\n20 8 other\n").unwrap();
         // Asked, it looks for what it does not have yet.
         assert_eq!(said(&mut maps, pid, 0x10), "one");
+        assert_eq!(maps.follow(pid), Renamed::Some(vec![0x10]));
         assert_eq!(maps.follow(pid), Renamed::None);
         file.write_all(b"20 8 nobody asked\nwhat\n10 8 two\n")
             .unwrap();
         assert_eq!(maps.follow(pid), Renamed::Some(vec![0x10]));
         assert_eq!(said(&mut maps, pid, 0x10), "two");
+        // What is read for the sake of another address is told too.
+        file.write_all(b"10 8 three\n").unwrap();
+        assert!(said(&mut maps, pid, 0x28).starts_with(unknown));
+        assert_eq!(maps.follow(pid), Renamed::Some(vec![0x10]));
+        assert_eq!(said(&mut maps, pid, 0x10), "three");
         assert!(said(&mut maps, pid, 0x30).ends_with("malformed lines"));
         file.set_len(0).unwrap();
         assert_eq!(maps.follow(pid), Renamed::All);
