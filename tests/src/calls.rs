@@ -150,7 +150,10 @@ impl Calls {
         judged.known += ticks;
         let is_judged = |frame: &Frame| !is_estimated || frame.kind == "native";
         let (root, leaf) = (stack[*first], stack[*last]);
-        if is_judged(root) && self.calls.iter().any(|call| call.callee == short(root)) {
+        // A stack whose root's end could not be read says so there.
+        let is_cut_off = stack[..*first].iter().any(|frame| is_unreadable(frame));
+        let has_caller = |frame: &Frame| self.calls.iter().any(|call| call.callee == short(frame));
+        if is_judged(root) && !is_cut_off && has_caller(root) {
             return Err(edge(format!("`{}` is called by nobody", root.label)));
         }
         let (mut incomplete, mut crosses) = (false, false);
@@ -324,6 +327,10 @@ fn file_name(frame: &Frame) -> &str {
 fn is_between(frame: &Frame) -> bool {
     // Code that ctypes makes has no name.
     frame.kind == "unknown" || (frame.kind == "native" && is_of(frame, BETWEEN))
+}
+
+fn is_unreadable(frame: &Frame) -> bool {
+    frame.kind == "unknown" && frame.label.starts_with("[unreadable")
 }
 
 /// Whether a native frame is of an image whose name begins so.

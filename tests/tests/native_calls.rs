@@ -200,13 +200,50 @@ on_each! {
     a_sleeper_is_in_the_kernel_below_c_below_python_on_3_15: 15;
 }
 
+/// How a recursion through C is shown, leaf first: on how many levels of it, from the leaf on, is
+/// what is native between them, and how many are shown. Behind the first that is without there may
+/// be nothing native, and where frames were cut it is said how many.
+fn levels(told: &Told, entry: &Entry) -> Result<(u64, u64)> {
+    let (mut shown, mut with_native, mut cut) = (0, 0, 0);
+    let (mut is_native, mut ended) = (false, false);
+    for frame in told.profile.stack(entry) {
+        match (&*frame.kind, &*frame.function) {
+            ("native" | "unknown", _) => {
+                ensure!(
+                    !ended,
+                    "`{}` is behind the end of what is native",
+                    frame.label
+                );
+                is_native = true;
+            }
+            ("cut", _) => {
+                let number = frame
+                    .label
+                    .split(' ')
+                    .find_map(|word| word.parse::<u64>().ok());
+                cut += number.with_context(|| frame.label.clone())?;
+                ended = true;
+            }
+            ("python", "dive") => {
+                with_native += u64::from(shown > 0 && is_native);
+                ended |= shown > 0 && !is_native;
+                shown += 1;
+                is_native = false;
+            }
+            _ => {}
+        }
+    }
+    ensure!(
+        shown + cut == told.depth + 1,
+        "{shown} levels are shown and {cut} cut, of {}",
+        told.depth + 1
+    );
+    Ok((with_native, shown))
+}
+
 /// A recursion through C beyond what is copied of the stack: Python is whole, or has both its
-/// ends, and what is native is at the leaf.
+/// ends and the number of what is between, and what is native is at the leaf.
 fn deep_ends_are_kept(python: &Python) -> Result<()> {
-    let dives = |told: &Told, entry: &Entry| {
-        let is_dive = |frame: &&Frame| frame.function == "dive";
-        told.profile.stack(entry).filter(is_dive).count() as u64
-    };
     let check = |depth: &str, is_right: &dyn Fn(u64, u64) -> bool| {
         let options = ["-r", "499", "--max-depth", depth];
         each_made(python, &["deep", "0.5"], &options, |told| {
@@ -222,12 +259,22 @@ fn deep_ends_are_kept(python: &Python) -> Result<()> {
                 .contains(&why.as_str())
             });
             let cut: u64 = cut.map(|(_, samples)| samples).sum();
-            let mut right = 0;
+            let (mut right, mut deepest) = (0, 0);
             for entry in told.profile.of(told.account.tid) {
                 let names = names(&told.profile, entry);
                 let is_whole = names.last() == Some(&"Thread._bootstrap")
                     || names.last() == Some(&"_bootstrap");
-                right += if is_whole && is_right(dives(told, entry), told.depth) {
+                if !is_whole || !names.contains(&"dive") || !names.contains(&"deep") {
+                    continue;
+                }
+                // Of a dive that has not come to its end, or comes back, there are fewer levels.
+                let is_down = names.iter().any(|name| ["leaf", "is_over"].contains(name));
+                if !is_down {
+                    continue;
+                }
+                let (with_native, shown) = levels(told, entry)?;
+                deepest = deepest.max(with_native);
+                right += if is_right(shown, told.depth) {
                     entry.ticks
                 } else {
                     0
@@ -242,8 +289,9 @@ fn deep_ends_are_kept(python: &Python) -> Result<()> {
             let through_c = ("dive".to_owned(), "dive".to_owned());
             ensure!(
                 native.leaf_end * 100 >= native.all() * 25
+                    && deepest >= 2
                     && told.judged.seen.contains_key(&through_c),
-                "{native:?}"
+                "what is native is on {deepest} levels: {native:?}"
             );
             Ok(())
         })

@@ -11,21 +11,10 @@ use crate::native::NativeFrame;
 fn known(function: &str, module: &str) -> NativeFrame {
     NativeFrame::Known {
         function: function.into(),
-        module: Some(module.into()),
+        module: (!module.is_empty()).then(|| module.into()),
         file: None,
         line: None,
         bytes: Some(50_000),
-    }
-}
-
-/// Code of no module.
-fn nowhere(function: &str) -> NativeFrame {
-    NativeFrame::Known {
-        function: function.into(),
-        module: None,
-        file: None,
-        line: None,
-        bytes: None,
     }
 }
 
@@ -39,7 +28,7 @@ fn role(word: &str) -> Role {
         "?" => nameless(false),
         "P" => nameless(true),
         // Names of perf maps are of no module.
-        name if name.starts_with("py::") => Role::of(&[nowhere(name)], false),
+        name if name.starts_with("py::") => Role::of(&[known(name, "")], false),
         name => Role::of(&[known(name, "libpython3.12.so.1.0")], false),
     }
 }
