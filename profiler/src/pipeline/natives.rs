@@ -76,6 +76,8 @@ pub(super) struct Base<'a> {
     pub(super) is_whole: bool,
     /// Whether its leaf is the collector.
     pub(super) collecting: bool,
+    /// Whether another interpreter's frames, which are not in it, may be on the same C stack.
+    pub(super) may_be_anothers: bool,
 }
 
 impl Base<'_> {
@@ -88,6 +90,7 @@ impl Base<'_> {
             each_in_c: false,
             is_whole: true,
             collecting: false,
+            may_be_anothers: false,
         }
     }
 

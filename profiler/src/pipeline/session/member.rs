@@ -144,6 +144,7 @@ impl Member {
                 stacks: python.stacks.heir(living),
                 gils: python.gils.clone(),
                 lock: python.lock,
+                several: python.several,
             });
             child.states_wanted = lacks_ways(&python.plan);
         }
@@ -378,6 +379,7 @@ impl Member {
             return;
         }
         self.hold.check();
+        self.renew_natives(kit);
         let named = self.pending.iter().filter_map(|it| it.named.clone());
         let doubtful = self.doubtful(named);
         let memory = self.hold.memory();
@@ -397,11 +399,6 @@ impl Member {
             Some(python) => python.stacks.compare(judge.unwrap_or(memory)),
             None => Vec::new(),
         };
-        if kit.symbols.follow(self.pid)
-            && let Some(natives) = &mut self.natives
-        {
-            natives.rename();
-        }
         for pending in self.pending.drain(..) {
             let stack = match (pending.frames, &mut self.python) {
                 (Frames::Ready(stack) | Frames::Bare(stack), _) => stack,
