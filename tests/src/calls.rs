@@ -1,7 +1,8 @@
 //! Stacks of Python, C and Rust held against the calls that their target allows.
 //!
-//! It judges every pair of neighbours on a stack, what is between them, and the lines on which they
-//! call; how far a stack goes is counted, for the ledger to explain.
+//! It judges every pair of neighbours on a stack, what is between them, the lines on which they
+//! call, and whether each line is the function's that is named; how far a stack goes is counted, for
+//! the ledger to explain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,6 +36,17 @@ pub struct Calls {
     sources: BTreeMap<String, Vec<String>>,
 }
 
+/// What can be wrong with a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wrong {
+    /// Somebody is on somebody who never calls them, or above the leaf.
+    Edge,
+    /// A function has a name that none of the target's has.
+    Name,
+    /// A line is not where the call is, or not in the function.
+    Line,
+}
+
 /// What came of it, in samples.
 #[derive(Clone, Debug, Default)]
 pub struct Judged {
@@ -42,6 +54,10 @@ pub struct Judged {
     pub samples: u64,
     /// Those with at least one of the target's functions.
     pub known: u64,
+    /// Of these, those in which one in Python is on one in another language, or the other way.
+    pub crossing: u64,
+    /// Those with something wrong, by what it is.
+    pub wrong: BTreeMap<Wrong, u64>,
     /// Of these, those in which Python functions follow one another that have native ones between
     /// them.
     pub incomplete: u64,
@@ -93,7 +109,9 @@ impl Calls {
             let stack: Vec<&Frame> = profile.stack(entry).collect();
             let stack: Vec<&Frame> = stack.into_iter().rev().collect();
             let is_estimated = entry.frames_from == "estimated";
-            if let Err(why) = self.judge_one(&stack, entry.ticks, is_estimated, &mut judged) {
+            let all = self.judge_one(&stack, entry.ticks, is_estimated, &mut judged);
+            if let Err((wrong, why)) = all {
+                *judged.wrong.entry(wrong).or_default() += entry.ticks;
                 let mut labels: Vec<&str> =
                     stack.iter().map(|frame| frame.label.as_str()).collect();
                 labels.dedup();
@@ -113,14 +131,16 @@ impl Calls {
         ticks: u64,
         is_estimated: bool,
         judged: &mut Judged,
-    ) -> Result<(), String> {
+    ) -> Result<(), (Wrong, String)> {
+        let edge = |why: String| (Wrong::Edge, why);
         // Only the leaf's end is the kernel's and the collector's.
         let is_above = |frame: &&&Frame| frame.kind == "kernel" || frame.kind == "gc";
         let own = stack.len() - stack.iter().rev().take_while(is_above).count();
         let stack = &stack[..own];
         if let Some(frame) = stack.iter().find(|frame| is_above(frame)) {
-            return Err(format!("`{}` is in the middle", frame.label));
+            return Err(edge(format!("`{}` is in the middle", frame.label)));
         }
+        stack.iter().try_for_each(|frame| self.judge_frame(frame))?;
         let known: Vec<usize> = (0..stack.len())
             .filter(|index| self.is_known(stack[*index]))
             .collect();
@@ -130,10 +150,13 @@ impl Calls {
         judged.known += ticks;
         let is_judged = |frame: &Frame| !is_estimated || frame.kind == "native";
         let (root, leaf) = (stack[*first], stack[*last]);
-        if is_judged(root) && self.calls.iter().any(|call| call.callee == short(root)) {
-            return Err(format!("`{}` is called by nobody", root.label));
+        // A stack whose root's end could not be read says so there.
+        let is_cut_off = stack[..*first].iter().any(|frame| is_unreadable(frame));
+        let has_caller = |frame: &Frame| self.calls.iter().any(|call| call.callee == short(frame));
+        if is_judged(root) && !is_cut_off && has_caller(root) {
+            return Err(edge(format!("`{}` is called by nobody", root.label)));
         }
-        let mut incomplete = false;
+        let (mut incomplete, mut crosses) = (false, false);
         for pair in known.windows(2) {
             let (caller, callee) = (stack[pair[0]], stack[pair[1]]);
             let between = &stack[pair[0] + 1..pair[1]];
@@ -145,11 +168,38 @@ impl Calls {
                 continue;
             }
             incomplete |= !self.judge_pair(caller, callee, between)?;
+            crosses |= caller.kind != callee.kind;
             let names = (short(caller).to_owned(), short(callee).to_owned());
             *judged.seen.entry(names).or_default() += ticks;
         }
         judged.incomplete += if incomplete { ticks } else { 0 };
-        self.judge_leaf(leaf, &stack[last + 1..])
+        judged.crossing += if crosses { ticks } else { 0 };
+        self.judge_leaf(leaf, &stack[last + 1..]).map_err(edge)
+    }
+
+    /// A function of the target's own source: its name is one of those in the calls, and its line is
+    /// in it. One of its libraries without a name is no wrong one.
+    fn judge_frame(&self, frame: &Frame) -> Result<(), (Wrong, String)> {
+        let is_named = frame.kind == "python" || frame.kind == "native";
+        let source = self.sources.get(file_name(frame)).filter(|_| is_named);
+        let line = frame.line.and_then(|line| line.checked_sub(1));
+        let Some((source, line)) = source.zip(line) else {
+            return Ok(());
+        };
+        let above = source.get(..=line).unwrap_or_default();
+        let around = above.iter().rev().find_map(|line| defined(line));
+        let name = short(frame);
+        match around {
+            _ if frame.kind == "native" && !self.is_known(frame) => {
+                Err((Wrong::Name, format!("`{}` is no function", frame.label)))
+            }
+            // What is at the module's level is behind a function in the file.
+            Some(around) if around != name && !name.starts_with('<') => {
+                let why = format!("`{}` is not there, but `{around}` is", frame.label);
+                Err((Wrong::Line, why))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether the pair is shown as it is, and not by its Python functions alone.
@@ -158,39 +208,43 @@ impl Calls {
         caller: &Frame,
         callee: &Frame,
         between: &[&Frame],
-    ) -> Result<bool, String> {
+    ) -> Result<bool, (Wrong, String)> {
+        let edge = |why: String| Err((Wrong::Edge, why));
         let names = (short(caller), short(callee));
         let is_it = |call: &&Call| call.caller == names.0 && call.callee == names.1;
         let Some(call) = self.calls.iter().find(is_it) else {
             let both_python = caller.kind == "python" && callee.kind == "python";
             return match both_python && between.is_empty() && self.leads_through_c(names) {
                 true => Ok(false),
-                false => Err(format!("`{}` never calls `{}`", names.0, names.1)),
+                false => edge(format!("`{}` never calls `{}`", names.0, names.1)),
             };
         };
         let may_be = |frame: &Frame| match call.through {
             // Frames that both ends of a deep stack were kept of.
             _ if frame.kind == "cut" => caller.kind == "python",
             true => is_between(frame),
-            // The machinery of an interpreter without symbols cannot be told from other functions.
-            false => is_between(frame) && frame.function.contains("+0x"),
+            // The machinery of an interpreter without symbols cannot be told from other functions,
+            // nor what of it has a name from what that calls.
+            false => {
+                let nameless = |other: &&&Frame| other.function.contains("+0x");
+                let mut all = between.iter().filter(nameless);
+                is_between(frame) && all.any(|other| other.module == frame.module)
+            }
         };
         if let Some(frame) = between.iter().find(|frame| !may_be(frame)) {
-            return Err(format!("`{}` below `{}`", frame.label, names.0));
+            return edge(format!("`{}` below `{}`", frame.label, names.0));
         }
         let line = caller.line.and_then(|line| line.checked_sub(1));
         let source = self.sources.get(file_name(caller));
         let text = line.and_then(|line| source?.get(line));
         if !text.is_some_and(|text| text.contains(&call.words)) {
-            return Err(format!(
-                "`{}` does not call `{}` there",
-                caller.label, names.1
-            ));
+            let why = format!("`{}` does not call `{}` there", caller.label, names.1);
+            return Err((Wrong::Line, why));
         }
         match call.through && between.is_empty() {
             false => Ok(true),
             true if caller.kind == "python" && callee.kind == "python" => Ok(false),
-            true => Err(format!("nothing between `{}` and `{}`", names.0, names.1)),
+            true => edge(format!("nothing between `{}` and `{}`", names.0, names.1)),
         }
     }
 
@@ -256,6 +310,16 @@ fn short(frame: &Frame) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }
 
+/// The function that a line of source begins, if it does.
+fn defined(line: &str) -> Option<&str> {
+    let head = line.split_once('(')?.0;
+    let in_c =
+        || line.ends_with('{') && line.starts_with(|first: char| first.is_ascii_alphabetic());
+    let begins = ["def ", "fn "].iter().any(|word| head.contains(word)) || in_c();
+    let name = head.rsplit([' ', '*']).next()?;
+    begins.then_some(name).filter(|name| !name.is_empty())
+}
+
 fn file_name(frame: &Frame) -> &str {
     frame.file.rsplit('/').next().unwrap_or_default()
 }
@@ -265,9 +329,108 @@ fn is_between(frame: &Frame) -> bool {
     frame.kind == "unknown" || (frame.kind == "native" && is_of(frame, BETWEEN))
 }
 
+fn is_unreadable(frame: &Frame) -> bool {
+    frame.kind == "unknown" && frame.label.starts_with("[unreadable")
+}
+
 /// Whether a native frame is of an image whose name begins so.
 #[must_use]
 pub fn is_of(frame: &Frame, modules: &[&str]) -> bool {
     let module = frame.module.as_deref().unwrap_or_default();
     modules.iter().any(|name| module.starts_with(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_begins_a_function_says_which() {
+        let check = |line, expected| assert_eq!(defined(line), expected, "{line}");
+        check("def a():", Some("a"));
+        check("    def __del__(self):", Some("__del__"));
+        check("async def in_task():", Some("in_task"));
+        check("APART long c2(Back back, long count) {", Some("c2"));
+        check("static void *c_thread(void *unused) {", Some("c_thread"));
+        check("pub extern \"C\" fn r1(back: u64) -> u64 {", Some("r1"));
+        check("    for _ in range(3):", None);
+        check("    while (used(1)) {", None);
+        check("    c_spin(count);", None);
+        check("}", None);
+    }
+
+    /// `a` of Python calls `c1`, which calls `c2`, which calls `b` of Python by way of ctypes.
+    fn calls() -> Calls {
+        let call = |caller: &str, callee: &str, through| Call {
+            caller: caller.to_owned(),
+            callee: callee.to_owned(),
+            words: format!("{callee}("),
+            through,
+        };
+        let source = |text: &str| text.lines().map(str::to_owned).collect();
+        Calls {
+            calls: vec![
+                call("a", "c1", false),
+                call("c1", "c2", false),
+                call("c2", "b", true),
+            ],
+            sources: BTreeMap::from([
+                (
+                    "native_calls.py".to_owned(),
+                    source("def a():\n    c1()\ndef b():\n    pass"),
+                ),
+                (
+                    "native_calls.c".to_owned(),
+                    source("int c1(int n) {\n    c2();\n}\nint c2(int n) {\n    b();\n}"),
+                ),
+            ]),
+        }
+    }
+
+    /// A frame of a function at a line of its file, or of another's library.
+    fn frame(text: &str) -> Frame {
+        let (function, line) = text.split_once(':').unwrap_or((text, "0"));
+        let (kind, file, module) = match function {
+            "a" | "b" => ("python", "native_calls.py", None),
+            "ffi" => ("native", "", Some("libffi.so")),
+            _ => ("native", "native_calls.c", Some("native_calls.c.so")),
+        };
+        Frame {
+            kind: kind.to_owned(),
+            label: text.to_owned(),
+            function: function.to_owned(),
+            file: file.to_owned(),
+            line: line.parse().ok(),
+            module: module.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_stack_is_told() {
+        let check = |stack: &str, expected: Option<Wrong>| {
+            let frames: Vec<Frame> = stack.split(' ').map(frame).collect();
+            let stack: Vec<&Frame> = frames.iter().collect();
+            let mut judged = Judged::default();
+            let wrong = calls().judge_one(&stack, 1, false, &mut judged);
+            assert_eq!(wrong.err().map(|(what, _)| what), expected, "{frames:?}");
+            if expected.is_none() {
+                let crosses = frames.windows(2).any(|pair| pair[0].kind != pair[1].kind);
+                assert_eq!(judged.crossing, u64::from(crosses), "{frames:?}");
+            }
+        };
+        check("a:2 c1:2 c2:5 ffi b:4", None);
+        check("a:2", None);
+        // Without what is native between its Python functions: not whole, and not wrong.
+        check("a:2 b:4", None);
+        check("a:2 c2:5", Some(Wrong::Edge));
+        check("a:2 c1:2 b:4", Some(Wrong::Edge));
+        check("a:2 c1:2 c2:5 b:4", Some(Wrong::Edge));
+        check("a:2 ffi c1:2 c2:5", Some(Wrong::Edge));
+        check("c1:2 c2:5", Some(Wrong::Edge));
+        check("a:1 c1:2", Some(Wrong::Line));
+        check("a:2 c1:3 c2:5", Some(Wrong::Line));
+        check("a:2 c1:2 c2:2", Some(Wrong::Line));
+        check("a:2 c1:2 c3:5", Some(Wrong::Name));
+        check("a:2 c1:2 c2:5 ffi b:2", Some(Wrong::Line));
+    }
 }

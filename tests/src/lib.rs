@@ -20,6 +20,7 @@ pub mod rung;
 pub mod stolen;
 pub mod target;
 pub mod tasks;
+pub mod told;
 pub mod watched;
 
 mod cargo;

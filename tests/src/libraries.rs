@@ -7,19 +7,20 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::pythons::Python;
+use crate::pythons::{self, Python};
 
 /// How the half in C is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made {
-    /// An extension module, by the interpreter's own headers.
+    /// An extension module, by the interpreter's own headers or by those of an earlier one.
     Extension,
     /// A library that ctypes loads.
     Library,
 }
 
 impl Made {
-    /// How all that an interpreter can load are made: where it has no headers, libraries alone.
+    /// How all that an interpreter can load are made: where there are no headers for it, libraries
+    /// alone.
     #[must_use]
     pub fn all_of(python: &Python) -> &'static [Self] {
         match headers(python) {
@@ -39,8 +40,8 @@ pub fn in_c(python: &Python, made: Made, folder: &Path) -> Result<&'static str> 
     cc.args(["-O2", "-g", "-shared", "-fPIC", "-pthread"]);
     let name = match made {
         Made::Extension => {
-            let headers = headers(python).context("the interpreter has no headers")?;
-            cc.arg("-DEXTENSION").arg(format!("-I{headers}"));
+            let headers = headers(python).context("there are no headers for it")?;
+            cc.arg("-DEXTENSION").args(headers);
             "native_calls.extension.so"
         }
         Made::Library => "native_calls.c.so",
@@ -76,8 +77,24 @@ fn run(compiler: &mut Command, folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// What tells the compiler where `Python.h` is: the interpreter's own one, or where it has none that
+/// of an earlier one, of which an extension may use what is the same in all (the stable ABI).
+fn headers(python: &Python) -> Option<Vec<String>> {
+    if let Some(own) = own_headers(python) {
+        return Some(vec![format!("-I{own}")]);
+    }
+    // The stable ABI is that of interpreters with a GIL.
+    let is_earlier = |other: &&Python| {
+        !python.free_threaded && !other.free_threaded && other.minor() <= python.minor()
+    };
+    let mut others = pythons::all().iter().filter(is_earlier).rev();
+    let earlier = others.find_map(own_headers)?;
+    let first = "-DPy_LIMITED_API=0x03080000".to_owned();
+    Some(vec![format!("-I{earlier}"), first])
+}
+
 /// The folder of `Python.h`, if the interpreter has one and is of this root.
-fn headers(python: &Python) -> Option<String> {
+fn own_headers(python: &Python) -> Option<String> {
     if python.root.is_some() {
         return None;
     }

@@ -68,6 +68,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("gil_waiters.py", include_str!("../targets/gil_waiters.py")),
     ("greenlets.py", include_str!("../targets/greenlets.py")),
     ("generators.py", include_str!("../targets/generators.py")),
+    ("makes_code.py", include_str!("../targets/makes_code.py")),
     ("native_calls.c", include_str!("../targets/native_calls.c")),
     (
         "native_calls.py",

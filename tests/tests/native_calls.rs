@@ -2,7 +2,7 @@
 //! may show another, and none is lost for the sake of its native frames.
 
 use anyhow::{Context, Result, ensure};
-use tests::calls::{Calls, Judged, is_of};
+use tests::calls::is_of;
 use tests::libraries::Made;
 use tests::on_each;
 use tests::profile::{Entry, Frame, Profile};
@@ -10,115 +10,7 @@ use tests::profiler::Running;
 use tests::pythons::{self, Python};
 use tests::rung::{self, Rung};
 use tests::target::{Account, Target};
-
-/// A target's whole work, its profile, and what is to be thought of its stacks.
-struct Told {
-    made: Made,
-    account: Account,
-    /// How deep it dives.
-    depth: u64,
-    /// The kernel id of the thread that C made.
-    beside: Option<i64>,
-    profile: Profile,
-    judged: Judged,
-}
-
-fn told(python: &Python, made: Made, arguments: &[&str], options: &[&str]) -> Result<Told> {
-    let mut target = Target::start_native(python, made, arguments)?;
-    let calls = Calls::of(&target)?;
-    let options = [&["--native", "--granularity", "line"], options].concat();
-    let mut profiler = Running::in_detail(target.pid(), &options)?;
-    profiler.attached()?;
-    target.tell("go")?;
-    let mut done = target.expect("done")?;
-    let profile = profiler.stop()?.profile()?;
-    let mut accounts: Vec<Account> = serde_json::from_value(done["threads"].take())?;
-    let account = accounts.pop().context("no account")?;
-    let beside = done["beside"][0].as_i64();
-    let own = profile.of(account.tid);
-    let own = own.chain(beside.into_iter().flat_map(|tid| profile.of(tid)));
-    let judged = calls.judge(&profile, own);
-    Ok(Told {
-        made,
-        account,
-        depth: target.ready()["depth"].as_u64().context("no depth")?,
-        beside,
-        profile,
-        judged,
-    })
-}
-
-impl Told {
-    /// What must hold however far native stacks went.
-    fn is_sound(&self) -> Result<()> {
-        let ledger = &self.profile.ledger;
-        ledger.balances()?;
-        let native = ledger
-            .native
-            .as_ref()
-            .context("no account of native stacks")?;
-        let judged = &self.judged;
-        ensure!(
-            judged.impossible.is_empty(),
-            "{} impossible stacks of {} samples: {:#?}",
-            judged.impossible.len(),
-            judged.samples,
-            &judged.impossible[..judged.impossible.len().min(5)]
-        );
-        // A thread off the CPU is read once for all its looks.
-        let all = if ledger.mode == "cpu" {
-            ledger.samples
-        } else {
-            native.all()
-        };
-        let reasons: u64 = native.reasons.values().sum();
-        ensure!(
-            native.all() == all && reasons >= native.less(),
-            "{} samples: {native:?}",
-            ledger.samples
-        );
-        ensure!(
-            ledger.mode != "cpu" || judged.incomplete <= native.less(),
-            "{} stacks are without native frames in their middle: {native:?}",
-            judged.incomplete
-        );
-        Ok(())
-    }
-
-    /// All but a few have all native frames.
-    fn is_full(&self) -> Result<()> {
-        self.is_sound()?;
-        let judged = &self.judged;
-        ensure!(
-            judged.known * 100 >= judged.samples * 98 && judged.known > 0,
-            "{} of {} samples have functions of the target",
-            judged.known,
-            judged.samples
-        );
-        let native = self.profile.ledger.native.as_ref().context("no account")?;
-        // A busy machine is late to make room for stacks; the samples come without.
-        let not_sent = native.reasons.get("not_sent").copied().unwrap_or(0);
-        let sent = native.all() - not_sent;
-        ensure!(
-            (native.less() - not_sent) * 100 <= sent && sent * 2 > native.all(),
-            "not all native frames: {native:?}"
-        );
-        Ok(())
-    }
-
-    /// These calls were seen.
-    fn has_seen(&self, calls: &[(&str, &str)]) -> Result<()> {
-        for (caller, callee) in calls {
-            let pair = ((*caller).to_owned(), (*callee).to_owned());
-            ensure!(
-                self.judged.seen.contains_key(&pair),
-                "`{caller}` was never seen to call `{callee}`: {:?}",
-                self.judged.seen
-            );
-        }
-        Ok(())
-    }
-}
+use tests::told::Told;
 
 fn each_made(
     python: &Python,
@@ -127,7 +19,7 @@ fn each_made(
     check: impl Fn(&Told) -> Result<()>,
 ) -> Result<()> {
     for made in Made::all_of(python) {
-        let all = told(python, *made, arguments, options).and_then(|told| check(&told));
+        let all = Told::of(python, *made, arguments, options).and_then(|told| check(&told));
         all.with_context(|| format!("{made:?} {arguments:?} {options:?}"))?;
     }
     Ok(())
@@ -308,13 +200,50 @@ on_each! {
     a_sleeper_is_in_the_kernel_below_c_below_python_on_3_15: 15;
 }
 
+/// How a recursion through C is shown, leaf first: on how many levels of it, from the leaf on, is
+/// what is native between them, and how many are shown. Behind the first that is without there may
+/// be nothing native, and where frames were cut it is said how many.
+fn levels(told: &Told, entry: &Entry) -> Result<(u64, u64)> {
+    let (mut shown, mut with_native, mut cut) = (0, 0, 0);
+    let (mut is_native, mut ended) = (false, false);
+    for frame in told.profile.stack(entry) {
+        match (&*frame.kind, &*frame.function) {
+            ("native" | "unknown", _) => {
+                ensure!(
+                    !ended,
+                    "`{}` is behind the end of what is native",
+                    frame.label
+                );
+                is_native = true;
+            }
+            ("cut", _) => {
+                let number = frame
+                    .label
+                    .split(' ')
+                    .find_map(|word| word.parse::<u64>().ok());
+                cut += number.with_context(|| frame.label.clone())?;
+                ended = true;
+            }
+            ("python", "dive") => {
+                with_native += u64::from(shown > 0 && is_native);
+                ended |= shown > 0 && !is_native;
+                shown += 1;
+                is_native = false;
+            }
+            _ => {}
+        }
+    }
+    ensure!(
+        shown + cut == told.depth + 1,
+        "{shown} levels are shown and {cut} cut, of {}",
+        told.depth + 1
+    );
+    Ok((with_native, shown))
+}
+
 /// A recursion through C beyond what is copied of the stack: Python is whole, or has both its
-/// ends, and what is native is at the leaf.
+/// ends and the number of what is between, and what is native is at the leaf.
 fn deep_ends_are_kept(python: &Python) -> Result<()> {
-    let dives = |told: &Told, entry: &Entry| {
-        let is_dive = |frame: &&Frame| frame.function == "dive";
-        told.profile.stack(entry).filter(is_dive).count() as u64
-    };
     let check = |depth: &str, is_right: &dyn Fn(u64, u64) -> bool| {
         let options = ["-r", "499", "--max-depth", depth];
         each_made(python, &["deep", "0.5"], &options, |told| {
@@ -330,12 +259,22 @@ fn deep_ends_are_kept(python: &Python) -> Result<()> {
                 .contains(&why.as_str())
             });
             let cut: u64 = cut.map(|(_, samples)| samples).sum();
-            let mut right = 0;
+            let (mut right, mut deepest) = (0, 0);
             for entry in told.profile.of(told.account.tid) {
                 let names = names(&told.profile, entry);
                 let is_whole = names.last() == Some(&"Thread._bootstrap")
                     || names.last() == Some(&"_bootstrap");
-                right += if is_whole && is_right(dives(told, entry), told.depth) {
+                if !is_whole || !names.contains(&"dive") || !names.contains(&"deep") {
+                    continue;
+                }
+                // Of a dive that has not come to its end, or comes back, there are fewer levels.
+                let is_down = names.iter().any(|name| ["leaf", "is_over"].contains(name));
+                if !is_down {
+                    continue;
+                }
+                let (with_native, shown) = levels(told, entry)?;
+                deepest = deepest.max(with_native);
+                right += if is_right(shown, told.depth) {
                     entry.ticks
                 } else {
                     0
@@ -350,8 +289,9 @@ fn deep_ends_are_kept(python: &Python) -> Result<()> {
             let through_c = ("dive".to_owned(), "dive".to_owned());
             ensure!(
                 native.leaf_end * 100 >= native.all() * 25
+                    && deepest >= 2
                     && told.judged.seen.contains_key(&through_c),
-                "{native:?}"
+                "what is native is on {deepest} levels: {native:?}"
             );
             Ok(())
         })

@@ -169,6 +169,11 @@ fn all_of(python: &Python) -> Result<()> {
     let collects_explicitly = ["0.1", "explicit", "bystander"];
     check_once(python, "collects.py", &collects_explicitly, &collects).context("collects")?;
     check_once(python, "native_leaves.py", &["compresses", "0.1"], &[]).context("native_leaves")?;
+    let mut makes = Target::start(python, "makes_code.py", &["0.05"])?;
+    makes.tell("go")?;
+    makes.expect("made_first")?;
+    makes.tell("go on")?;
+    makes.done().context("makes_code")?;
     for made in Made::all_of(python) {
         for way in ["calls", "tasks", "sleeps", "ways", "deep", "beside"] {
             let mut native = Target::start_native(python, *made, &[way, "0.1"])?;

@@ -15,58 +15,13 @@ use blazesym::symbolize::{
 };
 use rustc_hash::FxHashMap;
 
+use super::alive::{has_memory, with_memory};
 use super::evaluator::{EVALUATOR, Evaluator};
+use super::frame::NativeFrame;
 use super::image::Image;
 use super::modules::Place;
+use super::perf_maps::{PerfMaps, Renamed, Said};
 use crate::words::{Pid, RemoteAddr};
-
-/// What a native address is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum NativeFrame {
-    /// In this function.
-    Known {
-        /// The demangled name.
-        function: Arc<str>,
-        /// File name of the module, where it is known.
-        module: Option<Arc<str>>,
-        /// The source file, where debug information has it.
-        file: Option<Arc<str>>,
-        /// The line in it.
-        line: Option<u32>,
-        /// Bytes of the function's code; none for an inlined one, and where no table says it.
-        bytes: Option<u64>,
-    },
-    /// No name was found.
-    Unknown {
-        /// The address.
-        addr: RemoteAddr,
-        /// The module, and where in it the function begins, as the module has it; where that is not
-        /// known, the address itself.
-        module: Option<(Arc<str>, u64)>,
-        /// Why.
-        reason: &'static str,
-    },
-}
-
-impl NativeFrame {
-    /// The function's name.
-    #[must_use]
-    pub fn function(&self) -> Option<&str> {
-        match self {
-            Self::Known { function, .. } => Some(function),
-            Self::Unknown { .. } => None,
-        }
-    }
-
-    /// File name of the module.
-    #[must_use]
-    pub fn module(&self) -> Option<&str> {
-        match self {
-            Self::Known { module, .. } => module.as_deref(),
-            Self::Unknown { module, .. } => module.as_ref().map(|(name, _)| &**name),
-        }
-    }
-}
 
 /// Gives names to addresses; the trait keeps the pipeline testable without files.
 pub trait Symbols {
@@ -82,11 +37,11 @@ pub trait Symbols {
 /// Most names kept; when there are more, all are forgotten and learned anew.
 const MAX_NAMES: usize = 1 << 16;
 
-/// Most threads that are asked for one that lives.
-const MAX_ASKED: usize = 64;
-
 /// Where distributions put debug information, by build ids.
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
+
+/// Why an address has no name, where nothing covers it.
+const NO_SYMBOL: &str = "no symbol at the address";
 
 /// Longest name or path taken over, in bytes.
 const MAX_TEXT: usize = 4096;
@@ -119,6 +74,7 @@ pub struct LiveSymbols {
     /// Those whose addresses are in keys: an address is given to no other while it is held.
     held: FxHashMap<usize, Arc<Image>>,
     evaluators: FxHashMap<usize, Option<Evaluator>>,
+    perf_maps: PerfMaps,
     kept: usize,
 }
 
@@ -153,6 +109,7 @@ impl LiveSymbols {
             frames: FxHashMap::default(),
             held: FxHashMap::default(),
             evaluators: FxHashMap::default(),
+            perf_maps: PerfMaps::default(),
             kept: 0,
         }
     }
@@ -168,6 +125,29 @@ impl LiveSymbols {
 
     /// A process is over or runs another program: its addresses mean something else from now on.
     pub fn forget(&mut self, pid: Pid) {
+        self.perf_maps.forget(pid);
+        self.forget_names(pid);
+    }
+
+    /// What a process has said since about the code that it makes: whether anything that was asked
+    /// for has another name now.
+    pub fn follow(&mut self, pid: Pid) -> bool {
+        match self.perf_maps.follow(pid) {
+            Renamed::None => return false,
+            Renamed::All => self.forget_names(pid),
+            Renamed::Some(addrs) => {
+                for addr in addrs {
+                    self.frames.remove(&Key::Process(pid, addr));
+                    let names = self.names.get_mut(&pid);
+                    let old = names.and_then(|names| names.remove(&RemoteAddr(addr)));
+                    self.kept -= usize::from(old.is_some());
+                }
+            }
+        }
+        true
+    }
+
+    fn forget_names(&mut self, pid: Pid) {
         if let Some(names) = self.names.remove(&pid) {
             self.kept = self.kept.saturating_sub(names.len());
         }
@@ -195,7 +175,7 @@ impl LiveSymbols {
     fn remembered(
         &mut self,
         key: Key,
-        find: impl FnOnce(&Self) -> Vec<NativeFrame>,
+        find: impl FnOnce(&mut Self) -> Vec<NativeFrame>,
     ) -> Arc<[NativeFrame]> {
         if let Some(known) = self.frames.get(&key) {
             return Arc::clone(known);
@@ -210,18 +190,29 @@ impl LiveSymbols {
         found
     }
 
-    fn of_process(&self, pid: Pid, addr: RemoteAddr, detail: Detail) -> Vec<NativeFrame> {
+    fn of_process(&mut self, pid: Pid, addr: RemoteAddr, detail: Detail) -> Vec<NativeFrame> {
+        let said = self.perf_maps.ask(pid, addr);
+        if let Said::Known(frame) = said {
+            return vec![frame];
+        }
         let mut process = Process::new(with_memory(pid).0.into());
         process.debug_syms = detail == Detail::Lines;
+        process.perf_map = false;
         let source = Source::Process(process);
-        self.look_up(&source, Input::AbsAddr(addr.0), addr, None, || {
+        let mut found = self.look_up(&source, Input::AbsAddr(addr.0), addr, None, || {
             // A zombie has no memory map any more.
             if has_memory(with_memory(pid)) {
                 "code of no file, or of one that cannot be read"
             } else {
                 "the process had ended before its name was read"
             }
-        })
+        });
+        if let (Said::Unknown(why), [NativeFrame::Unknown { reason, .. }]) = (said, &mut *found)
+            && *reason == NO_SYMBOL
+        {
+            *reason = why;
+        }
+        found
     }
 
     fn of_image(&self, image: &Image, vaddr: u64, addr: RemoteAddr) -> Option<Vec<NativeFrame>> {
@@ -280,7 +271,7 @@ impl LiveSymbols {
     ) -> Vec<NativeFrame> {
         match self.symbolizer.symbolize_single(source, input) {
             Ok(Symbolized::Sym(symbol)) if symbol.name.is_empty() => {
-                vec![unknown(addr, module, "no symbol at the address")]
+                vec![unknown(addr, module, NO_SYMBOL)]
             }
             // One that has no size reaches to the next, over whatever is between: a linkage table.
             Ok(Symbolized::Sym(symbol))
@@ -288,7 +279,7 @@ impl LiveSymbols {
                     && symbol.code_info.is_none()
                     && module.is_some_and(|(_, begins)| symbol.addr < begins) =>
             {
-                vec![unknown(addr, module, "no symbol at the address")]
+                vec![unknown(addr, module, NO_SYMBOL)]
             }
             Ok(Symbolized::Sym(symbol)) => frames_of(&symbol, module.map(|(name, _)| name)),
             Ok(Symbolized::Unknown(reason)) => vec![unknown(addr, module, word_of(reason))],
@@ -321,7 +312,7 @@ fn word_of(reason: Reason) -> &'static str {
         Reason::Unmapped => "not mapped any more",
         Reason::MissingComponent => "code of no file",
         Reason::MissingSyms => "module without symbols",
-        Reason::UnknownAddr => "no symbol at the address",
+        Reason::UnknownAddr => NO_SYMBOL,
         _ => "not understood",
     }
 }
@@ -354,26 +345,6 @@ fn frames_of(symbol: &Sym<'_>, module: Option<&Arc<str>>) -> Vec<NativeFrame> {
 /// Names are of files that anyone may have made.
 fn bounded(text: &str) -> Arc<str> {
     Arc::from(&text[..text.floor_char_boundary(MAX_TEXT)])
-}
-
-/// Who is asked about a process: its first thread, or, when that has ended, another one, which can
-/// be named as if it were a process.
-fn with_memory(pid: Pid) -> Pid {
-    if has_memory(pid) {
-        return pid;
-    }
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
-    let ids = tasks.into_iter().flatten().flatten().filter_map(|task| {
-        let name = task.file_name();
-        name.to_str()?.parse().ok().map(Pid)
-    });
-    ids.take(MAX_ASKED)
-        .find(|id| has_memory(*id))
-        .unwrap_or(pid)
-}
-
-fn has_memory(pid: Pid) -> bool {
-    std::fs::read_link(format!("/proc/{pid}/exe")).is_ok()
 }
 
 impl Symbols for LiveSymbols {

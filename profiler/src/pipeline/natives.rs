@@ -76,6 +76,8 @@ pub(super) struct Base<'a> {
     pub(super) is_whole: bool,
     /// Whether its leaf is the collector.
     pub(super) collecting: bool,
+    /// Whether another interpreter's frames, which are not in it, may be on the same C stack.
+    pub(super) may_be_anothers: bool,
 }
 
 impl Base<'_> {
@@ -88,6 +90,7 @@ impl Base<'_> {
             each_in_c: false,
             is_whole: true,
             collecting: false,
+            may_be_anothers: false,
         }
     }
 
@@ -291,6 +294,11 @@ impl Natives {
         self.remembered += 16;
         self.joined.insert(key, joined);
         joined
+    }
+
+    /// Addresses have other names than before: stacks are to be made anew.
+    pub(super) fn rename(&mut self) {
+        self.joined.clear();
     }
 
     /// Between batches, when nothing waits: forget the chains if they are too many.

@@ -239,6 +239,7 @@ impl Stacks {
             each_in_c,
             is_whole: known.root.is_empty() && known.chain.end == ChainEnd::Complete,
             collecting: known.collecting,
+            may_be_anothers: false,
         }
     }
 

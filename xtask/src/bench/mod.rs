@@ -6,6 +6,7 @@
 
 mod aliasing;
 mod books;
+mod border;
 mod collects;
 mod compared;
 mod cost;
@@ -43,7 +44,7 @@ pub(crate) struct Options {
     #[arg(long)]
     quick: bool,
     /// Only this bench: shares, torn, books, cost, slowdown, wall, sleepers, moved, switches,
-    /// tasks, collects, aliasing, kill, native, peers (repeatable)
+    /// tasks, collects, aliasing, kill, native, border, peers (repeatable)
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Only interpreters of this minor version, such as 3.12 (repeatable)
@@ -123,6 +124,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("aliasing", aliasing::run),
     ("kill", kill::run),
     ("native", native::run),
+    ("border", border::run),
     ("peers", peers::run),
 ];
 

@@ -42,6 +42,7 @@ fn what_a_stack_has_beside_python_frames_stays_where_it_was() {
     // The collector is above even that.
     let collecting = Base {
         collecting: true,
+        may_be_anothers: false,
         ..of(&two)
     };
     check(&collecting, 3, 1, &between, &[0, 200, 100, 1, 101, 2]);

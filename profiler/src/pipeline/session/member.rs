@@ -144,6 +144,7 @@ impl Member {
                 stacks: python.stacks.heir(living),
                 gils: python.gils.clone(),
                 lock: python.lock,
+                several: python.several,
             });
             child.states_wanted = lacks_ways(&python.plan);
         }
@@ -382,6 +383,7 @@ impl Member {
             return;
         }
         self.hold.check();
+        self.renew_natives(kit);
         let named = self.pending.iter().filter_map(|it| it.named.clone());
         let doubtful = self.doubtful(named);
         let memory = self.hold.memory();

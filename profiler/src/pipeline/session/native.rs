@@ -99,6 +99,11 @@ pub(super) fn with_native(
     let Some(natives) = natives else {
         return base.stack;
     };
+    if base.may_be_anothers {
+        let why = Some("several_interpreters");
+        kit.native.count(Rung::PythonOnly, why, samples);
+        return base.stack;
+    }
     let joined = natives.join(&mut kit.builder, &mut kit.symbols, pid, base, id);
     kit.native.count(joined.rung, joined.why, samples);
     joined.stack
@@ -116,6 +121,19 @@ impl Member {
     /// Whether its interpreter is still to be found, as far as can be told.
     fn may_become_python(&self) -> bool {
         self.python.is_none() && self.search.is_young(sys::monotonic())
+    }
+
+    /// Before the samples of a batch get their native frames: what has changed since the last one.
+    pub(super) fn renew_natives(&mut self, kit: &mut Kit) {
+        let Some(natives) = &mut self.natives else {
+            return;
+        };
+        if kit.symbols.follow(self.pid) {
+            natives.rename();
+        }
+        if let Some(python) = &mut self.python {
+            python.ask_for_interpreters(self.hold.memory());
+        }
     }
 
     /// The native stack of a thread off the CPU, with what it has of that in its account.

@@ -28,6 +28,9 @@ pub(super) struct Python {
     pub(super) stacks: Stacks,
     pub(super) gils: Vec<GilLock>,
     pub(super) lock: Lock,
+    /// Whether there were several interpreters at the end of the last batch but one, and of the last,
+    /// where a thread shows only those of its frames that are of the first.
+    pub(super) several: [bool; 2],
 }
 
 impl Python {
@@ -41,6 +44,7 @@ impl Python {
             stacks: Stacks::new(&runtime),
             runtime,
             plan,
+            several: [false; 2],
         };
         python.ask_for_lock(memory);
         python
@@ -50,7 +54,24 @@ impl Python {
     pub(super) fn base(&self, stack: StackId, id: ChainId) -> Base<'_> {
         // To 3.10 there is no owner of a frame: each is an object, and a C frame of its own.
         let each_in_c = self.plan.walk.frame_owner == NO_FIELD;
-        self.stacks.base(stack, id, each_in_c)
+        Base {
+            may_be_anothers: self.several.contains(&true),
+            ..self.stacks.base(stack, id, each_in_c)
+        }
+    }
+
+    /// To 3.11 a thread's state is that of the interpreter that it began in, whatever it runs now:
+    /// ask once a batch whether there are others, whose evaluators are on the C stack then.
+    pub(super) fn ask_for_interpreters(&mut self, memory: &dyn Memory) {
+        if self.runtime.version().minor >= 12 {
+            return;
+        }
+        let several = match self.runtime.interpreters(memory) {
+            Ok(interpreters) => interpreters.len() > 1,
+            // A process that is over has none any more.
+            Err(_) => self.several[1],
+        };
+        self.several = [self.several[1], several];
     }
 
     /// A free-threaded build can be given a GIL while it runs: ask now and then.
