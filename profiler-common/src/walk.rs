@@ -15,7 +15,7 @@ pub use crate::first::{First, first_frame};
 use crate::plan::{GENERATORS_NONE, GENERATORS_POINTED, NO_FIELD, WalkPlan};
 
 /// Most frames a record keeps: half from the leaf, half from the root when the chain is longer.
-pub const MAX_FRAMES: usize = 512;
+pub const MAX_FRAMES: usize = 1024;
 /// Most frames a walk follows before it gives up reaching the root.
 pub const MAX_WALK: u32 = 4096;
 /// Most generators a walk notes, from the leaf on.

@@ -21,7 +21,7 @@ use profiler::words::{Cpu, DurationNs, Generation, MonotonicNs, Pid, Tid};
 use profiler_common::record::{KIND_SAMPLE, RecordHead, SampleRecord};
 use profiler_common::walk::RawFrame;
 
-const DEPTHS: [u32; 3] = [20, 100, 512];
+const DEPTHS: [u32; 3] = [20, 100, 1000];
 const PID: Pid = Pid(4242);
 
 /// A sample as the kernel sends it.

@@ -139,6 +139,6 @@ impl ThreadAccount {
             return frames == all;
         }
         let ends = frames.split_at(kept);
-        kept > 200 && all.len() > 512 && all.starts_with(ends.0) && all.ends_with(ends.1)
+        kept > 500 && all.len() > 1024 && all.starts_with(ends.0) && all.ends_with(ends.1)
     }
 }

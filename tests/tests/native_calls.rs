@@ -296,10 +296,7 @@ fn deep_ends_are_kept(python: &Python) -> Result<()> {
             Ok(())
         })
     };
-    check("512", &|dives, depth| match depth {
-        512.. => (490..512).contains(&dives),
-        _ => dives == depth + 1,
-    })?;
+    check("1024", &|dives, depth| dives == depth + 1)?;
     check("100", &|dives, _| (80..100).contains(&dives))
 }
 on_each! {

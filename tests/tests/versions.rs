@@ -20,8 +20,8 @@ use tests::target::Target;
 const BY: &str = "BLESS=1 cargo test -p tests --test versions";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The profiler keeps half of 512 frames at either end.
-const LEAF_END: usize = 250;
+/// The profiler keeps half of 1,024 frames at either end.
+const LEAF_END: usize = 500;
 
 /// One look at a target whose stacks are known.
 struct Known<'a> {

@@ -216,7 +216,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_enum, default_value_t = WalkArg::Auto)]
     pub walk: WalkArg,
     /// Keep at most this many Python frames of a stack, half at either end
-    #[arg(long, value_name = "FRAMES", default_value_t = 512)]
+    #[arg(long, value_name = "FRAMES", default_value_t = 1024)]
     pub max_depth: u32,
     /// Room for samples between kernel and profiler, bytes [default: 2097152; with --native
     /// 16777216]

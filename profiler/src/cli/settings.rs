@@ -22,7 +22,7 @@ use crate::{
 /// Most ticks a second; the kernel's software clock does not go under 10 µs a period.
 pub(super) const MAX_RATE: u32 = 50_000;
 /// Fewest and most frames of a stack.
-const DEPTHS: std::ops::RangeInclusive<u32> = 2..=512;
+const DEPTHS: std::ops::RangeInclusive<u32> = 2..=1024;
 /// Fewest bytes of a ring: some samples at the greatest depth.
 const MIN_RING: u32 = 64 * 1024;
 
@@ -365,7 +365,7 @@ mod tests {
             ("run --pid 1 -d 0", "write 10, 10s"),
             ("run --pid 1 -d NaN", "write 10, 10s"),
             ("run --pid 1 -d soon", "write 10, 10s"),
-            ("run --pid 1 --max-depth 1", "give 2 to 512"),
+            ("run --pid 1 --max-depth 1", "give 2 to 1024"),
             ("run --pid 1 --ring-bytes 5", "at least 65536"),
             ("run --pid 1 --engine proc --walk kernel", "leave one of"),
             ("run --pid 1 -o profile.xyz", "profile.xyz"),

@@ -22,7 +22,7 @@ use super::Seen;
 /// How often a thread that moved is walked again.
 const ATTEMPTS: usize = 4;
 /// Most frames of a stack.
-const MAX_FRAMES: u32 = 512;
+const MAX_FRAMES: u32 = 1024;
 
 /// What looking at threads of a process takes.
 pub(super) struct Eye<'a> {
