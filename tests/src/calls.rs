@@ -177,8 +177,9 @@ impl Calls {
         self.judge_leaf(leaf, &stack[last + 1..]).map_err(edge)
     }
 
-    /// A function of the target's own source: its name is one of those in the calls, and its line is
-    /// in it. One of its libraries without a name is no wrong one.
+    /// A function of the target's own source: its name is one of those in the calls or at least that
+    /// of the function that its line is in, and its line is in it. One of its libraries without a
+    /// name is no wrong one.
     fn judge_frame(&self, frame: &Frame) -> Result<(), (Wrong, String)> {
         let is_named = frame.kind == "python" || frame.kind == "native";
         let source = self.sources.get(file_name(frame)).filter(|_| is_named);
@@ -190,7 +191,7 @@ impl Calls {
         let around = above.iter().rev().find_map(|line| defined(line));
         let name = short(frame);
         match around {
-            _ if frame.kind == "native" && !self.is_known(frame) => {
+            _ if frame.kind == "native" && !self.is_known(frame) && around != Some(name) => {
                 Err((Wrong::Name, format!("`{}` is no function", frame.label)))
             }
             // What is at the module's level is behind a function in the file.

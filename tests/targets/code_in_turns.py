@@ -29,7 +29,6 @@ def run(number):
 if __name__ == "__main__":
     ready()
     command()
-    say("running")
     end = time.thread_time() + float(sys.argv[1])
     number = 0
     while time.thread_time() < end:

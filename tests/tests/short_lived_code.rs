@@ -26,7 +26,6 @@ fn check(python: &Python) -> Result<()> {
     let mut profiler = Running::on(target.pid(), &["-r", "999"])?;
     profiler.attached()?;
     target.tell("go")?;
-    target.expect("running")?;
     target.expect("done")?;
     let folded = profiler.stop()?.success()?.folded()?;
     let (mut known, mut mixed) = (0, 0);

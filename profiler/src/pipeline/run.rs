@@ -10,7 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use super::{
     attach::{AttachError, Attached},
     conclude,
-    jitter::{WHILE, drawn},
+    jitter::{Jitter, WHILE},
     rounds::Rounds,
     session::Session,
     settings::{RunSettings, Target, Walk},
@@ -267,8 +267,8 @@ async fn drive(
     let mut new_cpus = begin + NEW_CPUS;
     let mut names = begin + NAMES;
     let mut periods = begin;
-    let mut turn = fastrand::u64(..2);
     let period = settings.period();
+    let mut jitter = Jitter::new(period);
     let rounds = settings.mode.looks_off_cpu();
     let rounds = rounds.then(|| Rounds::start(period, !settings.jitter));
     let mut rounds = rounds.transpose()?;
@@ -301,8 +301,7 @@ async fn drive(
         let now = Instant::now();
         if settings.jitter && now >= periods {
             periods = now + WHILE;
-            kernel.change_periods(|| drawn(period, turn))?;
-            turn += 1;
+            kernel.change_period(jitter.next())?;
         }
         pump(ring, session, assembler, Some(sys::monotonic()));
         session.end_batch();

@@ -6,8 +6,9 @@
 
 use crate::words::{DurationNs, MonotonicNs};
 
-/// For how long it goes on after the last news.
-const AFTER: DurationNs = DurationNs(500_000_000);
+/// For how long it goes on after the last news: no longer than it takes to meet the next, for who is
+/// woken by each tick may take the CPU from whom it met, whose ticks then are more than its time.
+const AFTER: DurationNs = DurationNs(50_000_000);
 
 /// Whether samples are urgent, by how much was news.
 #[derive(Debug)]
@@ -45,16 +46,16 @@ mod tests {
         let ms = |ms: u64| MonotonicNs(ms * 1_000_000);
         let mut urgency = Urgency::new(ms(1000));
         let steps = [
-            (0, 1400, true),
-            (0, 1500, false),
+            (0, 1040, true),
+            (0, 1050, false),
             (3, 2000, true),
-            (3, 2499, true),
-            (3, 2500, false),
+            (3, 2049, true),
+            (3, 2050, false),
             // A process ended with what it had.
-            (1, 2600, false),
-            (2, 2700, true),
-            (3, 3100, true),
-            (3, 3600, false),
+            (1, 2060, false),
+            (2, 2070, true),
+            (3, 2110, true),
+            (3, 2160, false),
         ];
         for (news, now, expected) in steps {
             assert_eq!(urgency.is_urgent(news, ms(now)), expected, "{now} ms");

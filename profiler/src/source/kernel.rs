@@ -247,14 +247,13 @@ impl Kernel {
         Ok(())
     }
 
-    /// Go on ticking at another period, drawn anew for each CPU: what repeats at the rate of the
-    /// ticks would otherwise be met at the same place again and again.
+    /// Go on ticking at another period on every CPU.
     ///
     /// # Errors
     /// When a perf event is refused.
-    pub fn change_periods(&self, mut draw: impl FnMut() -> DurationNs) -> io::Result<()> {
+    pub fn change_period(&self, period: DurationNs) -> io::Result<()> {
         for (_, clock) in &self.clocks {
-            clock.set_period(draw())?;
+            clock.set_period(period)?;
         }
         Ok(())
     }

@@ -99,7 +99,7 @@ impl Look {
         let wishes = Wishes {
             since: MonotonicNs(0),
             flags: 0,
-            max_frames: 512,
+            max_frames: 1024,
         };
         let plan = cpython::plan(&runtime, &attached.memory, wishes).context("no plan")?;
         let states = runtime.thread_states(&attached.memory)?;

@@ -3,7 +3,7 @@
 use ::tests::folded::{Folded, name};
 use ::tests::profiler::Running;
 use ::tests::target::Target;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use super::report::{Bound, Report};
 use super::slowdown::{Clock, Side, Work, paired};
@@ -26,6 +26,7 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     report.bounded(case, "resident memory", rss, "MB", Bound::AtMost(150.0));
     cost::first_sample(setting, &["--native"], "native_spin.py", 500.0, report)?;
     complete(setting, report).context("how complete stacks are")?;
+    with_numpy(setting, report).context("numpy")?;
     let mut sides = vec![
         Side::Nobody,
         // A second time nobody: what this machine cannot tell apart.
@@ -43,6 +44,25 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         judged_by: Clock::Interruptions,
     };
     paired(setting, &sides, &work, report)
+}
+
+/// The memory that a program with large libraries and many threads of C takes, after some seconds.
+fn with_numpy(setting: &Setting, report: &mut Report) -> Result<()> {
+    let case = "numpy's matmul";
+    let python = setting.python()?;
+    let Some(packages) = ::tests::pythons::packages(python, "numpy") else {
+        report.failed(&anyhow!("numpy is missing: run `cargo xtask setup`"));
+        return Ok(());
+    };
+    let mut target = Target::start(python, "native_leaves.py", &["multiplies", "5", &packages])?;
+    let mut ours = Running::on(target.pid(), &["--native", "-r", "999"])?;
+    ours.attached()?;
+    target.tell("go")?;
+    target.expect("done")?;
+    let ledger = ours.stop()?.success()?.ledger()?;
+    let rss = ledger.profiler.rss_bytes.context("no memory")? as f64 / 1e6;
+    report.bounded(case, "resident memory", rss, "MB", Bound::AtMost(150.0));
+    Ok(())
 }
 
 /// The share of stacks that have every function of the target, Python's and C's.
