@@ -34,5 +34,5 @@ if __name__ == "__main__":
     while time.thread_time() < end:
         run(number)
         number += 1
-    say("done", parts=number)
+    say("done", threads=[], parts=number)
     command()

@@ -1,13 +1,11 @@
 //! Perf maps: the names that a program gives to the code it makes. Rung 3.
 
 use anyhow::{Context, Result, ensure};
-use tests::libraries::Made;
 use tests::on_each;
 use tests::profiler::Running;
 use tests::pythons::Python;
 use tests::rung::Rung;
 use tests::target::Target;
-use tests::told::Told;
 
 /// Code that is made where other code was has its own name, whatever else is in the map.
 fn code_is_made_anew(python: &Python) -> Result<()> {
@@ -58,34 +56,4 @@ on_each! {
     code_made_where_other_code_was_has_its_own_name_on_3_8: 8;
     code_made_where_other_code_was_has_its_own_name_on_3_12: 12;
     code_made_where_other_code_was_has_its_own_name_on_3_14: 14;
-}
-
-/// With `-X perf` each Python function has instructions of its own in front of its evaluator, which
-/// the map names after it: there is one frame of it still.
-fn trampolines_are_no_frames(python: &Python) -> Result<()> {
-    if python.free_threaded {
-        return Ok(());
-    }
-    let python = python.with(&["-X", "perf"]);
-    for way in ["calls", "ways"] {
-        let told = Told::of(&python, Made::Library, &[way, "0.5"], &["-r", "1999"])?;
-        told.is_full().with_context(|| way.to_owned())?;
-        let is_trampoline = |label: &str| label.contains("py::");
-        let named: Vec<&str> = told
-            .profile
-            .frames
-            .iter()
-            .map(|frame| &*frame.label)
-            .filter(|label| is_trampoline(label))
-            .collect();
-        ensure!(named.is_empty(), "{named:?} are frames of their own");
-    }
-    Ok(())
-}
-on_each! {
-    Rung::Kernel, trampolines_are_no_frames;
-    a_python_function_with_a_trampoline_is_one_frame_on_3_12: 12;
-    a_python_function_with_a_trampoline_is_one_frame_on_3_13: 13;
-    a_python_function_with_a_trampoline_is_one_frame_on_3_14: 14;
-    a_python_function_with_a_trampoline_is_one_frame_on_3_15: 15;
 }

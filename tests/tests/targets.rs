@@ -141,7 +141,7 @@ fn all_of(python: &Python) -> Result<()> {
     check(python, "two_spinners.py", &[]).context("two_spinners")?;
     check(python, "generators.py", &[]).context("generators")?;
     check(python, "coroutines.py", &[]).context("coroutines")?;
-    check_once(python, "code_in_turns.py", &["0.1"], &["parts"]).context("code_in_turns")?;
+    check_once(python, "code_in_turns.py", &["0.1"], &[]).context("code_in_turns")?;
     check(python, "gil_waiters.py", &[]).context("gil_waiters")?;
     check(python, "exceptions.py", &[]).context("exceptions")?;
     check(python, "blocked_threads.py", &[]).context("blocked_threads")?;

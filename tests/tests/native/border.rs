@@ -97,7 +97,13 @@ fn has_both_ends(stack: &Stack, expected: &[String]) -> Result<()> {
     );
     let is_python = |frame: &Shown| matches!(frame, Shown::Python(_));
     let ends: Vec<&[Shown]> = stack.frames.split_inclusive(is_python).collect();
-    ensure!(ends.len() == MOST_FRAMES, "{} frames", ends.len());
+    ensure!(
+        ends.len() == MOST_FRAMES,
+        "{} frames: {:?} … {:?}",
+        ends.len(),
+        ends.first(),
+        ends.last()
+    );
     let name = |end: &[Shown]| match end.last() {
         Some(Shown::Python(name)) => name.clone(),
         _ => String::new(),

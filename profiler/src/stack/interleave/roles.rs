@@ -56,11 +56,6 @@ const EVALUATOR: &str = "_PyEval_EvalFrameDefault";
 /// first and each goes on to the next: <https://github.com/python/cpython/pull/128718>.
 const PIECES: &[Name] = &[Begins("_TAIL_CALL_")];
 
-/// With `-X perf` (3.12 and later) a few instructions in front of each evaluator bear the Python
-/// function's name, in the perf map: code of no module. Also the thread that is just there, before
-/// the evaluator or behind it, is not in another function.
-const TRAMPOLINE: &str = "py::";
-
 /// Bytes of code below which an evaluator can only be one that tail-calls its instructions: any
 /// other has all of them in it, ten thousand bytes and more.
 const TAIL_CALLING_BYTES: u64 = 8192;
@@ -148,6 +143,8 @@ const MACHINERY: &[Name] = &[
     Begins("_PyGen_Send"),
     Begins("PyGen_am_send"),
     Begins("PyIter_Send"),
+    // With `-X perf` a few instructions in front of each evaluator bear the Python function's name.
+    Begins("py::"),
     Is("py_trampoline_evaluator"),
 ];
 
@@ -225,7 +222,7 @@ impl Role {
         let is_launcher = || module.is_some_and(|module| module.starts_with(LAUNCHER));
         if base(function) == EVALUATOR {
             Self::Evaluator
-        } else if is_in(PIECES) || (module.is_none() && function.starts_with(TRAMPOLINE)) {
+        } else if is_in(PIECES) {
             Self::Piece
         } else if is_in(CLEARS) {
             Self::Clears

@@ -11,7 +11,7 @@ use crate::native::NativeFrame;
 fn known(function: &str, module: &str) -> NativeFrame {
     NativeFrame::Known {
         function: function.into(),
-        module: (!module.is_empty()).then(|| module.into()),
+        module: Some(module.into()),
         file: None,
         line: None,
         bytes: Some(50_000),
@@ -27,8 +27,6 @@ fn role(word: &str) -> Role {
         "E" => Role::Evaluator,
         "?" => nameless(false),
         "P" => nameless(true),
-        // Names of perf maps are of no module.
-        name if name.starts_with("py::") => Role::of(&[known(name, "")], false),
         name => Role::of(&[known(name, "libpython3.12.so.1.0")], false),
     }
 }
@@ -224,21 +222,6 @@ fn how_a_thread_begins_is_folded_if_it_is_the_interpreters_own() {
 }
 
 #[test]
-fn a_trampoline_is_part_of_the_function_that_it_leads_to() {
-    whole(
-        "work E py_trampoline_evaluator py::g:/a.py _PyEval_Vector list_sort_impl E py::f:/a.py",
-        "g | f",
-        "work g list_sort_impl f",
-    );
-    // Before the function's frame is there.
-    whole(
-        "py::g:/a.py list_sort_impl E py::f:/a.py",
-        "f",
-        "list_sort_impl f",
-    );
-}
-
-#[test]
 fn an_evaluator_that_has_no_frame_yet_or_any_more_is_told_by_the_count() {
     whole(
         "E _PyEval_Vector PyObject_CallOneArg list_sort_impl cfunction_call E",
@@ -407,18 +390,13 @@ fn names_have_their_roles_on_every_version_and_from_every_compiler() {
          _PyEval_EvalFrameDefault.lto_priv.0",
         Role::Evaluator,
     );
-    check(
-        "_TAIL_CALL_LOAD_FAST _TAIL_CALL_error py::f:/a.py",
-        Role::Piece,
-    );
-    let cpp = Role::of(&[known("py::f()", "ext.so")], false);
-    assert_eq!(cpp, Role::Other);
+    check("_TAIL_CALL_LOAD_FAST _TAIL_CALL_error", Role::Piece);
     check(
         "_PyEval_EvalFrame PyEval_EvalFrameEx _PyEval_EvalCodeWithName _PyEval_Vector \
          _PyFunction_Vectorcall function_code_fastcall call_function do_call_core \
          PyObject_Vectorcall _PyObject_MakeTpCall cfunction_vectorcall_NOARGS \
          method_vectorcall_FASTCALL_KEYWORDS slot_tp_call type_call gen_send_ex2 \
-         call_method.constprop.0 _PyObject_VectorcallTstate.lto_priv.13 py_trampoline_evaluator",
+         call_method.constprop.0 _PyObject_VectorcallTstate.lto_priv.13 py::f:/a.py",
         Role::Machinery,
     );
     check(
