@@ -31,7 +31,7 @@ fn keep(python: &Python, script: &str, arguments: &[&str]) -> Result<(Ledger, Ve
     target.expect("running")?;
     // A second target is the clock: it works for a known while.
     let mut clock = Target::start(python, "count_work.py", &["1"])?;
-    clock.tell("70000")?;
+    clock.tell("100000")?;
     clock.expect("work")?;
     target.tell("stop")?;
     let accounts = target.done()?;
