@@ -195,8 +195,15 @@ fn half_of_a_time_is_half_of_it_at_any_rate() -> Result<()> {
         let mode = profile.ledger.mode.as_str();
         let works = profile.seconds(account.tid, is_on_cpu) / account.wall_s;
         let rate = profile.ledger.rate_hz;
+        // Samples tell of the time up to the last one. Of few ticks, all of one draw of their rate
+        // may meet the program asleep: half of those 200 ms is then behind the last sample.
+        let unmet = if rate < 999 {
+            0.1 / account.wall_s
+        } else {
+            0.0
+        };
         ensure!(
-            mode == "offcpu" || (works - truth).abs() <= slack,
+            mode == "offcpu" || (works - truth).abs() <= slack + unmet,
             "{works:.4} of the time at work by mode {mode} at {rate} Hz, {truth:.4} by its clock"
         );
         let sleeps = |entry: &Entry| entry.is_blocked_in("sleep") || entry.state == "runnable";
