@@ -197,7 +197,7 @@ fn half_of_a_time_is_half_of_it_at_any_rate() -> Result<()> {
         let rate = profile.ledger.rate_hz;
         // Samples tell of the time up to the last one. Of few ticks, all of one draw of their rate
         // may meet the program asleep: half of those 200 ms is then behind the last sample.
-        let unmet = if rate < 999 {
+        let unmet = if rate < 900.0 {
             0.1 / account.wall_s
         } else {
             0.0
