@@ -10,6 +10,28 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use nix::unistd::Pid;
 
+use crate::pythons::{self, Python};
+use crate::rung::{self, Rung};
+
+/// Interpreters of the machine itself and of another root, one each, on which targets can be put into
+/// namespaces; what is missing is said.
+#[must_use]
+pub fn interpreters() -> Vec<&'static Python> {
+    if !rung::reached(Rung::Kernel) {
+        return Vec::new();
+    }
+    if !can_be() {
+        rung::leave_out("this machine gives nobody a user namespace of their own");
+        return Vec::new();
+    }
+    let all = pythons::required();
+    let elsewhere = all.iter().rfind(|python| python.root.is_some());
+    if elsewhere.is_none() {
+        rung::leave_out("there is no interpreter in another root: run `cargo xtask setup`");
+    }
+    pythons::any().into_iter().chain(elsewhere).collect()
+}
+
 /// The words that put a command into new namespaces, `levels` deep: users, processes, mounts and
 /// network, with a `/proc` of its own below `root`.
 #[must_use]

@@ -16,23 +16,6 @@ use tests::pythons::{self, Python};
 use tests::rung::{self, Rung};
 use tests::target::{Account, Target};
 
-/// Interpreters of the machine itself and of another root, one each.
-fn interpreters() -> Vec<&'static Python> {
-    if !rung::reached(Rung::Kernel) {
-        return Vec::new();
-    }
-    if !container::can_be() {
-        rung::leave_out("this machine gives nobody a user namespace of their own");
-        return Vec::new();
-    }
-    let all = pythons::required();
-    let elsewhere = all.iter().rfind(|python| python.root.is_some());
-    if elsewhere.is_none() {
-        rung::leave_out("there is no interpreter in another root: run `cargo xtask setup`");
-    }
-    pythons::any().into_iter().chain(elsewhere).collect()
-}
-
 /// A target `levels` deep, and where its process is for this machine.
 struct Inside {
     target: Target,
@@ -213,7 +196,7 @@ fn command(words: &[&str], arguments: &[&str]) -> Command {
 #[test]
 fn from_the_host_a_container_is_like_any_process() -> Result<()> {
     let profiler = profiler::binary()?.to_string_lossy().into_owned();
-    for python in interpreters() {
+    for python in container::interpreters() {
         for levels in [1, 2] {
             Inside::start(python, levels)?
                 .check(0, |arguments| command(&[&profiler], arguments))
@@ -226,7 +209,7 @@ fn from_the_host_a_container_is_like_any_process() -> Result<()> {
 #[test]
 fn a_sidecar_that_shares_the_pid_namespace_counts_as_the_target_does() -> Result<()> {
     let profiler = profiler::binary()?.to_string_lossy().into_owned();
-    for python in interpreters() {
+    for python in container::interpreters() {
         for (levels, level) in [(1, 1), (2, 2), (2, 1)] {
             let inside = Inside::start(python, levels)?;
             // Somebody of the namespace: the target, or what holds the inner one.
@@ -260,7 +243,7 @@ fn resident(inside: &Inside, level: usize) -> Result<Pid> {
 #[test]
 fn inside_the_containers_own_namespaces_and_root_it_profiles_its_neighbour() -> Result<()> {
     let profiler = profiler::binary()?;
-    for python in interpreters() {
+    for python in container::interpreters() {
         for levels in [1, 2] {
             let inside = Inside::start(python, levels)?;
             let root = python.root().to_owned();

@@ -10,24 +10,8 @@ use tests::container::{self, innermost};
 use tests::libraries::{self, Made};
 use tests::profile::{Entry, Profile};
 use tests::profiler::Running;
-use tests::pythons::{self, Python};
-use tests::rung::{self, Rung};
+use tests::pythons::Python;
 use tests::target::{Target, lay_out};
-
-/// Interpreters of the machine itself and of another root, one each.
-fn interpreters() -> Vec<&'static Python> {
-    if !rung::reached(Rung::Kernel) {
-        return Vec::new();
-    }
-    if !container::can_be() {
-        rung::leave_out("this machine gives nobody a user namespace of their own");
-        return Vec::new();
-    }
-    let elsewhere = pythons::required()
-        .iter()
-        .rfind(|python| python.root.is_some());
-    pythons::any().into_iter().chain(elsewhere).collect()
-}
 
 /// A folder that is empty for the machine and holds the libraries for the target alone.
 struct Hidden {
@@ -126,7 +110,7 @@ fn are_named(python: &Python, made: Made, is_deleted: bool) -> Result<()> {
 
 #[test]
 fn libraries_that_only_the_target_has_are_named() -> Result<()> {
-    for python in interpreters() {
+    for python in container::interpreters() {
         for made in Made::all_of(python) {
             are_named(python, *made, false)
                 .with_context(|| format!("{}, {made:?}", python.label))?;
@@ -137,7 +121,7 @@ fn libraries_that_only_the_target_has_are_named() -> Result<()> {
 
 #[test]
 fn libraries_that_nobody_has_any_more_are_named() -> Result<()> {
-    for python in interpreters() {
+    for python in container::interpreters() {
         for made in Made::all_of(python) {
             are_named(python, *made, true)
                 .with_context(|| format!("{}, {made:?}", python.label))?;
@@ -149,7 +133,7 @@ fn libraries_that_nobody_has_any_more_are_named() -> Result<()> {
 /// It is where the target has it, by the number that the target has for itself.
 #[test]
 fn the_perf_map_is_that_of_the_targets_own_number() -> Result<()> {
-    for python in interpreters() {
+    for python in container::interpreters() {
         let words = container::around(1, python.root());
         let mut target = Target::start_behind(&words, python, "makes_code.py", &["0.3"])?;
         let outer = innermost(target.pid())?;

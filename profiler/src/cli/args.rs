@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use profiler_common::walk::MAX_FRAMES;
 
 const EXIT_STATUS: &str = "Exit status: 0 a profile was written; 1 it could not profile; 2 wrong usage; \
      with `run -- CMD` the command's own status once a profile was written.";
@@ -216,7 +217,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_enum, default_value_t = WalkArg::Auto)]
     pub walk: WalkArg,
     /// Keep at most this many Python frames of a stack, half at either end
-    #[arg(long, value_name = "FRAMES", default_value_t = 1024)]
+    #[arg(long, value_name = "FRAMES", default_value_t = MAX_FRAMES as u32)]
     pub max_depth: u32,
     /// Room for samples between kernel and profiler, bytes [default: 2097152; with --native
     /// 16777216]

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use profiler_common::record::MAX_STACK_BYTES;
+use profiler_common::{record::MAX_STACK_BYTES, walk::MAX_FRAMES};
 
 use super::args::{
     EngineArg, FormatArg, GranularityArg, ModeArg, RunArgs, StateFramesArg, TasksArg, WalkArg,
@@ -22,7 +22,7 @@ use crate::{
 /// Most ticks a second; the kernel's software clock does not go under 10 µs a period.
 pub(super) const MAX_RATE: u32 = 50_000;
 /// Fewest and most frames of a stack.
-const DEPTHS: std::ops::RangeInclusive<u32> = 2..=1024;
+const DEPTHS: std::ops::RangeInclusive<u32> = 2..=MAX_FRAMES as u32;
 /// Fewest bytes of a ring: some samples at the greatest depth.
 const MIN_RING: u32 = 64 * 1024;
 

@@ -47,6 +47,8 @@ pub struct ChainId(u32);
 pub struct Stacks {
     resolver: Resolver,
     known: Vec<Known>,
+    /// Those that came since the last comparison.
+    touched: Vec<ChainId>,
     by_bytes: FxHashMap<Box<[u8]>, ChainId>,
     remembered: usize,
     room: usize,
@@ -59,6 +61,7 @@ impl Stacks {
         Self {
             resolver: Resolver::new(runtime),
             known: Vec::new(),
+            touched: Vec::new(),
             by_bytes: FxHashMap::default(),
             remembered: 0,
             room: MAX_REMEMBERED,
@@ -72,6 +75,7 @@ impl Stacks {
         Self {
             resolver: self.resolver.heir(room.min(DEFAULT_CAPACITY)),
             known: Vec::new(),
+            touched: Vec::new(),
             by_bytes: FxHashMap::default(),
             remembered: 0,
             room,
@@ -121,7 +125,9 @@ impl Stacks {
     /// The chain of the key, if it has come before.
     fn again(&mut self) -> Option<ChainId> {
         let id = *self.by_bytes.get(self.key.as_slice())?;
-        self.known[id.0 as usize].touched = true;
+        if !std::mem::replace(&mut self.known[id.0 as usize].touched, true) {
+            self.touched.push(id);
+        }
         Some(id)
     }
 
@@ -157,6 +163,7 @@ impl Stacks {
             stack,
             touched: true,
         });
+        self.touched.push(id);
         self.remembered += self.key.len() * 2;
         self.by_bytes.insert(self.key.as_slice().into(), id);
         id
@@ -261,11 +268,11 @@ impl Stacks {
     /// The end of a batch: compare the codes it used with the target. What is returned is other
     /// than it was taken for.
     pub fn compare(&mut self, memory: &dyn Memory) -> Vec<CodeAddr> {
-        for known in &mut self.known {
-            if std::mem::take(&mut known.touched) {
-                for frame in &known.chain.frames {
-                    self.resolver.touch(CodeAddr(frame.code));
-                }
+        for id in self.touched.drain(..) {
+            let known = &mut self.known[id.0 as usize];
+            known.touched = false;
+            for frame in &known.chain.frames {
+                self.resolver.touch(CodeAddr(frame.code));
             }
         }
         self.resolver
@@ -302,6 +309,7 @@ impl Stacks {
     pub fn settle(&mut self, changed: &[CodeAddr]) {
         if !changed.is_empty() || self.remembered > self.room {
             self.known.clear();
+            self.touched.clear();
             self.by_bytes.clear();
             self.remembered = 0;
         }

@@ -3,6 +3,7 @@
 //! Everything is read between two readings of the count of its arrivals on a CPU, so it belongs
 //! together if the thread was off the CPU. Not here: which thread state is whose.
 
+use profiler_common::walk::MAX_FRAMES;
 use rustc_hash::FxHashMap;
 
 use crate::{
@@ -21,8 +22,6 @@ use super::Seen;
 
 /// How often a thread that moved is walked again.
 const ATTEMPTS: usize = 4;
-/// Most frames of a stack.
-const MAX_FRAMES: u32 = 1024;
 
 /// What looking at threads of a process takes.
 pub(super) struct Eye<'a> {
@@ -60,7 +59,7 @@ impl<'a> Eye<'a> {
         let wishes = Wishes {
             since: MonotonicNs(0),
             flags: 0,
-            max_frames: MAX_FRAMES,
+            max_frames: MAX_FRAMES as u32,
         };
         Ok(Self {
             attached,
