@@ -65,8 +65,6 @@ pub struct CodeCache {
     /// The type `code`, once a code object has been seen.
     class: Option<RemoteAddr>,
     entries: FxHashMap<CodeAddr, Entry>,
-    /// Those that were used since the last comparison, and maybe forgotten since.
-    touched: Vec<CodeAddr>,
     /// What the process had from its parent at its birth.
     inherited: Heirloom,
     /// Where it was seen to have something else since.
@@ -102,7 +100,6 @@ impl CodeCache {
             reading: Reading::of(runtime.version(), runtime.layout()),
             class: None,
             entries: FxHashMap::default(),
-            touched: Vec::new(),
             inherited: Heirloom::default(),
             disowned: FxHashSet::default(),
             heirloom: None,
@@ -126,7 +123,6 @@ impl CodeCache {
             reading: self.reading,
             class: self.class,
             entries: FxHashMap::default(),
-            touched: Vec::new(),
             inherited: self.heirloom(),
             disowned: FxHashSet::default(),
             heirloom: None,
@@ -251,9 +247,7 @@ impl CodeCache {
             return Err(ObjectError::Null);
         };
         entry.used = self.clock;
-        if !std::mem::replace(&mut entry.touched, true) {
-            self.touched.push(addr);
-        }
+        entry.touched = true;
         if entry.positions.len() == MAX_POSITIONS {
             self.bytes = self.bytes.saturating_sub(MAX_POSITIONS * POSITION_BYTES);
             entry.positions.clear();
@@ -342,22 +336,18 @@ impl CodeCache {
         if let Some(entry) = self.entries.get_mut(&addr) {
             self.clock += 1;
             entry.used = self.clock;
-            if !std::mem::replace(&mut entry.touched, true) {
-                self.touched.push(addr);
-            }
+            entry.touched = true;
         }
     }
 
     /// Compares every code that was used since the last call with the target, and tells which
     /// are others now. They are read anew when they are used next.
     pub fn revalidate(&mut self, memory: &dyn Memory) -> Vec<Changed> {
-        let entries = &mut self.entries;
-        let touched: Vec<(CodeAddr, Fingerprint)> = self
-            .touched
-            .drain(..)
-            .filter_map(|addr| {
-                let entry = entries.get_mut(&addr)?;
-                std::mem::take(&mut entry.touched).then_some((addr, entry.read.print))
+        let touched = self.entries.iter_mut().filter(|(_, entry)| entry.touched);
+        let touched: Vec<(CodeAddr, Fingerprint)> = touched
+            .map(|(addr, entry)| {
+                entry.touched = false;
+                (*addr, entry.read.print)
             })
             .collect();
         let bytes = self.reading.head_bytes();
