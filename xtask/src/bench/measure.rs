@@ -24,6 +24,21 @@ pub(super) fn spread(values: &[f64]) -> f64 {
     }
 }
 
+/// Where the median of all that could have been measured lies, with a certainty of 95 %: between the
+/// values of two ranks, whatever they are distributed like. None for too few values.
+pub(super) fn interval(values: &[f64]) -> Option<[f64; 2]> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let count = sorted.len() as f64;
+    // How many lie below the median is binomial: 1.96 of its standard deviations, of half a root.
+    let below = (count / 2.0 - 0.98 * count.sqrt()).floor();
+    if below < 1.0 {
+        return None;
+    }
+    let rank = below as usize - 1;
+    Some([sorted[rank], sorted[sorted.len() - 1 - rank]])
+}
+
 /// Measures every side once a round, the order turned each round, so that what drifts meets all
 /// sides alike. Gives each side's values relative to the first side's of the same round.
 pub(super) fn ratios<S>(
@@ -70,6 +85,13 @@ mod tests {
     fn the_spread_leaves_the_outer_quarters_out() {
         assert_eq!(spread(&[0.0, 1.0, 2.0, 100.0]), 1.0);
         assert!(spread(&[1.0]).is_nan());
+    }
+
+    #[test]
+    fn the_interval_of_the_median_is_between_two_ranks() {
+        let values: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!(interval(&values), Some([40.0, 61.0]));
+        assert_eq!(interval(&values[..5]), None);
     }
 
     #[test]

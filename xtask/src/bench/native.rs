@@ -6,7 +6,7 @@ use ::tests::target::Target;
 use anyhow::{Context, Result, anyhow, ensure};
 
 use super::report::{Bound, Report};
-use super::slowdown::{Clock, Side, Work, paired};
+use super::slowdown::{Clock, Rounds, Side, Work, paired};
 use super::tool::Tool;
 use super::{Setting, cost, measure};
 
@@ -42,6 +42,7 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         arguments: &[DEPTH],
         case: case.to_owned(),
         judged_by: Clock::Interruptions,
+        rounds: Rounds::usual(setting),
     };
     paired(setting, &sides, &work, report)
 }

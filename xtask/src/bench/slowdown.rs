@@ -64,6 +64,33 @@ pub(super) struct Work<'a> {
     pub(super) arguments: &'a [&'a str],
     pub(super) case: String,
     pub(super) judged_by: Clock,
+    pub(super) rounds: Rounds,
+}
+
+/// How often each side is measured, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rounds {
+    pub(super) count: usize,
+    pub(super) seconds: f64,
+}
+
+impl Rounds {
+    /// Enough for work whose speed drifts little between neighbours.
+    pub(super) fn usual(setting: &Setting) -> Self {
+        Self {
+            count: setting.pick(4, 30),
+            seconds: setting.pick(0.5, 1.0),
+        }
+    }
+
+    /// Short ones, many: chance falls with the root of their number, and the nearer two runs are to
+    /// each other, the less the machine has changed between them.
+    pub(super) fn many(setting: &Setting) -> Self {
+        Self {
+            count: setting.pick(6, 100),
+            seconds: 0.25,
+        }
+    }
 }
 
 pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
@@ -84,6 +111,7 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
             arguments: &[depth],
             case: format!("depth {depth}"),
             judged_by: Clock::Interruptions,
+            rounds: Rounds::usual(setting),
         };
         paired(setting, &sides, &work, report).with_context(|| work.case.clone())?;
     }
@@ -98,8 +126,11 @@ pub(super) fn paired(
     report: &mut Report,
 ) -> Result<()> {
     let mut target = Target::start(setting.python()?, of.script, of.arguments)?;
-    let units = calibrated(&mut target, setting.pick(0.5, 1.0))?;
-    let rounds = setting.pick(4, 30);
+    let Rounds {
+        count: rounds,
+        seconds,
+    } = of.rounds;
+    let units = calibrated(&mut target, seconds)?;
     let mut runs = Vec::new();
     measure::ratios(sides, rounds, |side| {
         let run = watched(setting.python()?, &mut target, side, &units)?;
@@ -125,6 +156,12 @@ pub(super) fn paired(
             }
             let spread = measure::spread(ratios);
             report.plain(&case, &format!("{}: spread", side.name()), spread, "×");
+            if let Some([from, to]) = measure::interval(ratios) {
+                for (end, value) in [("from", from), ("to", to)] {
+                    let figure = format!("{}: 95 % sure {end}", side.name());
+                    report.plain(&case, &figure, value, "×");
+                }
+            }
         }
     }
     Ok(())

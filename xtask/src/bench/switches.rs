@@ -6,7 +6,7 @@ use tests::target::Target;
 
 use super::cost::BpfStats;
 use super::report::Report;
-use super::slowdown::{Clock, Side, Work, paired};
+use super::slowdown::{Clock, Rounds, Side, Work, paired};
 use super::{Setting, measure};
 
 /// How much longer it may take.
@@ -32,6 +32,7 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
             arguments: kind,
             case: format!("pipe, {name}"),
             judged_by: Clock::Wall,
+            rounds: Rounds::many(setting),
         };
         let _off = BpfStats::switch(false)?;
         paired(setting, &sides, &work, report)?;

@@ -25,7 +25,7 @@ const REASONS: &[Reason] = &[
     Reason {
         measure: Measure::Cut,
         row: |_| true,
-        words: "ours keeps 512 frames of a stack, of both its ends, unless `--max-depth` says more; peers \
+        words: "ours keeps 1,024 frames of a stack, of both its ends, unless `--max-depth` says more; peers \
                 keep all.",
     },
     Reason {
