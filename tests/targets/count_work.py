@@ -1,5 +1,5 @@
 """Does as many units of work as each line of stdin says, and answers with what they took, and by
-what share interruptions made it longer.
+what share interruptions made it longer, on the CPU and by the wall clock.
 
 The digest depends on the units alone: whoever watches the program must not change it.
 usage: count_work.py DEPTH
@@ -18,8 +18,8 @@ def units(count, digest):
             sum = (sum * 31 + i) & 0xFFFFFFFF
         digest = sum
 
-    lost = in_pieces(unit, count)
-    return digest, lost
+    lost, lost_wall = in_pieces(unit, count)
+    return digest, lost, lost_wall
 
 
 def at_depth(depth, count, digest):
@@ -37,13 +37,14 @@ if __name__ == "__main__":
         if not line:
             break
         wall, cpu = time.perf_counter(), time.thread_time()
-        digest, lost = at_depth(depth, int(line), digest)
+        digest, lost, lost_wall = at_depth(depth, int(line), digest)
         say(
             "work",
             units=int(line),
             wall_s=time.perf_counter() - wall,
             cpu_s=time.thread_time() - cpu,
             lost=lost,
+            lost_wall=lost_wall,
             digest=digest,
         )
     say("done", digest=digest)

@@ -26,7 +26,7 @@ def piece():
 def level(units, depth):
     global lost
     if depth == 0:
-        lost = in_pieces(piece, units // 10)
+        lost, _ = in_pieces(piece, units // 10)
     else:
         functools.reduce(level, (depth - 1,), units)
     return units

@@ -60,25 +60,32 @@ NOT_AN_INTERRUPTION_NS = 200000
 
 
 def in_pieces(piece, count):
-    """Do a piece of work of some ten microseconds so often; by what share interruptions made it longer.
+    """Do a piece of work of some ten microseconds so often; by what share it was made longer: on the
+    CPU by interruptions, and by the wall clock by all that kept it from running.
 
     How fast a CPU is drifts by more than they take. But neighbours drift alike: what a piece takes
     beyond the middle one of its neighbours was taken from it.
     """
-    clock = time.thread_time_ns
-    took = []
-    before = clock()
+    cpu, wall = time.thread_time_ns, time.perf_counter_ns
+    on_cpu, in_all = [], []
+    cpu_before, wall_before = cpu(), wall()
     for _ in range(count):
         piece()
-        now = clock()
-        took.append(now - before)
-        before = now
+        cpu_now, wall_now = cpu(), wall()
+        on_cpu.append(cpu_now - cpu_before)
+        in_all.append(wall_now - wall_before)
+        cpu_before, wall_before = cpu_now, wall_now
+    return beyond_neighbours(on_cpu, NOT_AN_INTERRUPTION_NS), beyond_neighbours(in_all, float("inf"))
+
+
+def beyond_neighbours(took, most):
+    """What values have beyond the middle one of their neighbours, of all; what is more is left out."""
     usual = lost = 0
     for start in range(0, len(took), 300):
         neighbours = sorted(took[start : start + 300])
         middle = neighbours[len(neighbours) // 2]
         usual += middle * len(neighbours)
-        lost += sum(each - middle for each in neighbours if each - middle < NOT_AN_INTERRUPTION_NS)
+        lost += sum(each - middle for each in neighbours if each - middle < most)
     return lost / usual if usual else 0.0
 
 

@@ -42,9 +42,12 @@ pub(super) const ALL: [(Measure, &str); 11] = [
     ),
     (
         Measure::Slowdown,
-        "How much longer the same counted work takes while the tool watches, by the wall clock and by \
-         the thread's own CPU clock, which sees no pauses, each round against nobody watching; \
-         `nobody` is a second time nobody, and so what the machine cannot tell apart.",
+        "How much longer the same counted work takes while the tool watches, each round against nobody \
+         watching: by its `pieces`, what those of some ten microseconds take beyond the middle one of \
+         their neighbours, pauses, interrupts and a lost CPU, which the drift of the machine's speed does \
+         not touch; in all by the wall clock; and by the thread's own CPU clock, which sees no pauses. \
+         `nobody` is a second time nobody: differences within what its rounds lie apart count as \
+         neither's.",
     ),
     (
         Measure::Stolen,

@@ -324,6 +324,27 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_cannot_tell_apart_is_neithers() {
+        let page = |nobody: [f64; 2]| {
+            let mut of = comparison(1000.0);
+            let rows = [
+                ("ours", 8.0),
+                ("peer", 1.0),
+                (NOBODY, nobody[0]),
+                (NOBODY, nobody[1]),
+            ];
+            for (tool, value) in rows {
+                of.add(Measure::Slowdown, "1000 Hz", "3.12", tool, value);
+            }
+            text(&of)
+        };
+        assert!(page([-1.0, 1.0]).contains("`peer` on 3.12, in 1 of 1 rows: 1000 Hz"));
+        assert!(
+            page([-5.0, 5.0]).contains("No peer was better in any of 1 comparisons; in 0 ours")
+        );
+    }
+
+    #[test]
     fn of_rates_the_highest_is_the_best() {
         let mut of = comparison(1.0);
         of.add(Measure::Highest, "20 deep", "3.12", "ours", 40_000.0);

@@ -142,7 +142,7 @@ fn slowdown(of: &Comparison) -> Result<String> {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         root.fill(&WHITE).map_err(failed)?;
         let title = format!(
-            "slowdown of counted work at {} Hz, by the wall clock",
+            "slowdown of counted work at {} Hz, by its pieces",
             of.rate_hz
         );
         let mut chart = ChartBuilder::on(&root)

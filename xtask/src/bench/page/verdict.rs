@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use super::{apart, figure};
 use crate::bench::compared::{Compared, Comparison, Measure};
 use crate::bench::measure;
+use crate::bench::peers::NOBODY;
 
 /// Ours and a peer's of the same kind, on the same workload.
 struct Pair<'a> {
     ours: &'a Compared,
     peer: &'a Compared,
+    /// The same row with nobody watching, a second time: what the machine cannot tell apart.
+    nobody: Option<&'a Compared>,
 }
 
 impl Measure {
@@ -40,13 +43,14 @@ impl Measure {
 
 impl Pair<'_> {
     /// By how much the peer is better: less than nothing where ours is. Zero within the grain, and
-    /// within half of what the rounds of one of them lie apart.
+    /// within half of what the rounds of one of them lie apart, or what nobody's do.
     fn ahead(&self, of: Measure) -> f64 {
         let ours = of.badness(self.ours.median());
         let ahead = ours - of.badness(self.peer.median());
         let (part, grain) = of.grain();
         let rounds = [self.ours, self.peer].map(|it| apart(it).unwrap_or(0.0) / 2.0);
-        let least = rounds.into_iter().fold(grain, f64::max);
+        let nobody = self.nobody.and_then(apart).unwrap_or(0.0);
+        let least = rounds.into_iter().fold(grain.max(nobody), f64::max);
         if ahead.abs() <= least.max(part * ours) {
             0.0
         } else {
@@ -66,12 +70,13 @@ fn pairs(of: &Comparison, measure: Measure) -> Vec<Pair<'_>> {
         let Some(of_peer) = known(peer).filter(|ran| !ran.ours) else {
             continue;
         };
-        let mine = rows().find(|it| {
-            let same = it.workload == peer.workload && it.python == peer.python;
-            same && known(it).is_some_and(|ran| ran.ours && ran.claim == of_peer.claim)
-        });
+        let of_row =
+            || rows().filter(|it| it.workload == peer.workload && it.python == peer.python);
+        let mine =
+            of_row().find(|it| known(it).is_some_and(|ran| ran.ours && ran.claim == of_peer.claim));
+        let nobody = of_row().find(|it| it.tool == NOBODY);
         if let Some(ours) = mine {
-            pairs.push(Pair { ours, peer });
+            pairs.push(Pair { ours, peer, nobody });
         }
     }
     pairs

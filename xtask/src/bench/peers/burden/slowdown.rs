@@ -12,7 +12,7 @@ use crate::bench::slowdown::calibrated;
 use crate::bench::tool::Tool;
 use crate::bench::{Setting, measure};
 
-/// By the wall clock and by the thread's own.
+/// By the wall clock, by the thread's own, and by what its pieces took beyond their neighbours.
 pub(super) fn run(
     setting: &Setting,
     stand: &Stand<'_>,
@@ -24,7 +24,7 @@ pub(super) fn run(
     let mut target = Target::start(stand.python, "count_work.py", &["20"])?;
     let units = calibrated(&mut target, setting.pick(0.4, 1.0))?;
     let sides = sides(stand);
-    let mut cpu = Vec::new();
+    let (mut cpu, mut beyond) = (Vec::new(), Vec::new());
     let wall = measure::ratios(&sides, setting.pick(4, 9), |side| {
         let watching = match side {
             Some(tool) => Some(tool.start(stand.python, target.pid(), rate)?),
@@ -36,14 +36,16 @@ pub(super) fn run(
             watching.stop()?;
         }
         cpu.push(number(&took, "cpu_s")?);
+        beyond.push(1.0 + number(&took, "lost_wall")?);
         number(&took, "wall_s")
     })?;
-    // The same runs by the thread's own clock, brought back into the order of the sides.
-    let mut again = cpu.into_iter();
-    let cpu = measure::ratios(&sides, wall[0].len(), |_| {
-        again.next().context("a run is missing")
-    })?;
-    for (clock, ratios) in [("wall", wall), ("CPU", cpu)] {
+    let rounds = wall[0].len();
+    // The same runs by another clock, brought back into the order of the sides.
+    let by = |values: Vec<f64>| {
+        let mut again = values.into_iter();
+        measure::ratios(&sides, rounds, |_| again.next().context("a run is missing"))
+    };
+    for (clock, ratios) in [("pieces", by(beyond)?), ("wall", wall), ("CPU", by(cpu)?)] {
         let workload = format!("{rate} Hz, {clock}");
         for (side, ratios) in sides.iter().zip(&ratios).skip(1) {
             let name = side.map_or(NOBODY.to_owned(), Tool::name);
