@@ -85,6 +85,8 @@ struct Earlier {
 struct Setting {
     quick: bool,
     pythons: Vec<Python>,
+    /// Whether these were asked for by name.
+    by_name: bool,
     workloads: Vec<String>,
 }
 
@@ -155,6 +157,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let setting = Setting {
         quick: options.quick,
         pythons: chosen(&options.python)?,
+        by_name: !options.python.is_empty(),
         workloads: options.workload.clone(),
     };
     let _stats = cost::BpfStats::switch(true)?;

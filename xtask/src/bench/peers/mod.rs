@@ -32,10 +32,9 @@ struct Stand<'a> {
 pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     report.comparison.conditions = Conditions::here(setting.quick);
     report.comparison.rate_hz = RATE;
-    let chosen = setting.pythons.iter();
-    let chosen: Vec<&Python> = chosen
-        .filter(|python| COMPARED.contains(&&*python.series()))
-        .collect();
+    // All of them would take a day.
+    let is_meant = |python: &&Python| setting.by_name || COMPARED.contains(&&*python.series());
+    let chosen: Vec<&Python> = setting.pythons.iter().filter(is_meant).collect();
     ensure!(
         !chosen.is_empty(),
         "there is no interpreter of {COMPARED:?}"
