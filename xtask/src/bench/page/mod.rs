@@ -5,6 +5,7 @@ mod growth;
 mod measures;
 mod plot;
 mod reasons;
+mod short;
 mod verdict;
 
 use std::fmt::Write as _;
@@ -34,6 +35,7 @@ pub(super) fn write(of: &Comparison, folder: &Path) -> Result<()> {
 fn text(of: &Comparison) -> String {
     let mut page = String::new();
     head(of, &mut page);
+    short::section(of, &mut page);
     for (measure, meaning) in measures::ALL {
         section(of, measure, meaning, &mut page);
     }
