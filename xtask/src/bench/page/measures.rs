@@ -28,8 +28,8 @@ pub(super) const ALL: [(Measure, &str); 11] = [
     (
         Measure::Cpu,
         "CPU milliseconds that the tool's process spends for 1,000 of its samples once it is attached, and \
-         for ours the kernel programs' too, by the kernel's clock on them; in the rows called `warm` \
-         a short run was taken from a long one, so that neither has the start.",
+         for ours the kernel programs' too, by the kernel's clock on them; the rows called `warm` \
+         begin a second later.",
     ),
     (
         Measure::Memory,

@@ -10,6 +10,8 @@ use crate::bench::measure;
 struct Column {
     heading: &'static str,
     measure: Measure,
+    /// Which of the measure's rows.
+    row: fn(&str) -> bool,
     value: Value,
 }
 
@@ -23,40 +25,53 @@ enum Value {
     First,
 }
 
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [Column; 8] = [
     Column {
-        heading: "CPU of a sample, of ours",
+        heading: "CPU of a sample, warm, of ours",
         measure: Measure::Cpu,
+        row: |row| row.ends_with("warm"),
+        value: Value::OfOurs,
+    },
+    Column {
+        heading: "with the first second",
+        measure: Measure::Cpu,
+        row: |row| !row.ends_with("warm"),
         value: Value::OfOurs,
     },
     Column {
         heading: "memory, of ours",
         measure: Measure::Memory,
+        row: |_| true,
         value: Value::OfOurs,
     },
     Column {
         heading: "first sample, of ours",
         measure: Measure::First,
+        row: |_| true,
         value: Value::OfOurs,
     },
     Column {
         heading: "error, middle · worst, points",
         measure: Measure::Error,
+        row: |_| true,
         value: Value::MiddleAndWorst,
     },
     Column {
         heading: "impossible, worst, of 10⁶",
         measure: Measure::Impossible,
+        row: |_| true,
         value: Value::Worst,
     },
     Column {
         heading: "slowdown, %",
         measure: Measure::Slowdown,
+        row: |_| true,
         value: Value::First,
     },
     Column {
         heading: "highest rate, Hz",
         measure: Measure::Highest,
+        row: |_| true,
         value: Value::First,
     },
 ];
@@ -100,7 +115,8 @@ fn rows<'a>(of: &'a Comparison, tool: &'a Ran, measure: Measure) -> Vec<&'a Comp
 }
 
 fn cell(of: &Comparison, tool: &Ran, column: &Column) -> Option<String> {
-    let rows = rows(of, tool, column.measure);
+    let mut rows = rows(of, tool, column.measure);
+    rows.retain(|row| (column.row)(&row.workload));
     let medians: Vec<f64> = rows.iter().map(|row| row.median()).collect();
     let worst = medians.iter().copied().reduce(f64::max)?;
     match column.value {
@@ -159,9 +175,9 @@ mod tests {
         of.add(Measure::Cpu, "d", "3.12", "peer", 1e9);
         let mut page = String::new();
         section(&of, &mut page);
-        assert!(page.contains("| `ours` | 1.00 |  |  |  |"), "{page}");
+        assert!(page.contains("| `ours` |  | 1.00 |  |  |  |"), "{page}");
         assert!(
-            page.contains("| `peer` | 4.00 |  |  | 20.0 · 40.0 |"),
+            page.contains("| `peer` |  | 4.00 |  |  | 20.0 · 40.0 |"),
             "{page}"
         );
     }

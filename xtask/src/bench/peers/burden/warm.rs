@@ -1,4 +1,6 @@
-//! What a sample costs without the tool's start: a short run taken from a long one.
+//! What a sample costs once the tool has been at it for a second: no start is in it.
+
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use tests::target::Target;
@@ -7,27 +9,21 @@ use crate::bench::peers::{RATE, Stand};
 use crate::bench::tool::Tool;
 use crate::bench::{Setting, measure};
 
-/// The CPU milliseconds of 1,000 samples, the start taken off.
+/// The CPU milliseconds of 1,000 samples.
 pub(super) fn each(setting: &Setting, stand: &Stand<'_>, tool: Tool, depth: &str) -> Result<f64> {
     let mut target = Target::start(stand.python, "spin.py", &[depth])?;
     target.tell("go")?;
     target.expect("running")?;
-    let run = |seconds: f64| -> Result<(f64, f64)> {
-        let watching = tool.start(stand.python, target.pid(), RATE)?;
-        measure::wait(seconds);
-        let cost = watching.cost()?;
-        Ok((cost.cpu_s, watching.stop()?.samples as f64))
-    };
-    let (short_s, few) = run(0.5)?;
-    let (long_s, many) = run(setting.pick(2.0, 5.0))?;
-    ensure!(
-        many > few,
-        "{many} samples in a long run, {few} in a short one"
-    );
-    let spent = long_s - short_s;
-    ensure!(
-        spent > 0.0,
-        "a long run cost less than a short one: the machine is too noisy"
-    );
-    Ok(1e6 * spent / (many - few))
+    let watching = tool.start(stand.python, target.pid(), RATE)?;
+    let begun = Instant::now();
+    measure::wait(1.0);
+    let (before, from) = (watching.cost()?, Instant::now());
+    measure::wait(setting.pick(2.0, 5.0));
+    let (after, window) = (watching.cost()?, from.elapsed());
+    let whole = begun.elapsed();
+    let samples = watching.stop()?.samples as f64;
+    ensure!(samples > 0.0, "it has no samples");
+    // One thread that never rests: a tool has as many of it in each second.
+    let meanwhile = samples * window.as_secs_f64() / whole.as_secs_f64();
+    Ok(1e6 * (after.cpu_s - before.cpu_s) / meanwhile)
 }
