@@ -1,14 +1,14 @@
 //! What the profiler costs: its kernel programs, its process, its memory, its start.
 
 use std::path::Path;
+use std::time::Instant;
 
-use anyhow::{Context, Result};
-use tests::ledger::Ledger;
+use anyhow::{Context, Result, ensure};
 use tests::profiler::Running;
 use tests::target::Target;
 
 use super::report::{Bound, Report};
-use super::{Setting, measure};
+use super::{Setting, measure, meter};
 
 const STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 
@@ -77,8 +77,8 @@ pub(super) struct Each {
     pub(super) rss_bytes: u64,
 }
 
-/// The difference of a long run and a short one: the start, the first reading of names and the
-/// writing of files are in both.
+/// Of the process what it spends once it has been at it for a second: neither the start nor the first
+/// reading of names is in it, nor the writing of files.
 pub(super) fn each(
     setting: &Setting,
     arguments: &[&str],
@@ -88,26 +88,25 @@ pub(super) fn each(
     let mut target = Target::start(setting.python()?, script, &[argument])?;
     target.tell("go")?;
     target.expect("running")?;
-    let run = |duration: &str| -> Result<Ledger> {
-        let usual = ["-r", "999", "-d", duration];
-        Running::on(target.pid(), &[&usual, arguments].concat())?
-            .finish()?
-            .success()?
-            .ledger()
-    };
     let (mut kernel, mut user, mut rss_bytes) = (Vec::new(), Vec::new(), 0);
     for _ in 0..setting.pick(1, 5) {
-        let short = run("1s")?;
-        let long = run(setting.pick("3s", "6s"))?;
-        let samples = long.samples.saturating_sub(short.samples) as f64;
-        anyhow::ensure!(samples > 0.0, "no samples: {long:?}");
-        let us = |long: Option<u64>, short: Option<u64>| -> Result<f64> {
-            let (long, short) = long.zip(short).context("the ledger has no cost")?;
-            Ok((long as f64 - short as f64) / 1e3 / samples)
-        };
-        kernel.push(us(long.profiler.tick_ns, short.profiler.tick_ns)?);
-        user.push(us(long.profiler.cpu_ns, short.profiler.cpu_ns)?);
-        rss_bytes = rss_bytes.max(long.profiler.rss_bytes.unwrap_or(u64::MAX));
+        let mut profiler = Running::on(target.pid(), &[&["-r", "999"], arguments].concat())?;
+        profiler.attached()?;
+        let begun = Instant::now();
+        measure::wait(1.0);
+        let (before, from) = (meter::process_s(profiler.pid())?, Instant::now());
+        measure::wait(setting.pick(2.0, 5.0));
+        let spent = meter::process_s(profiler.pid())? - before;
+        let (window, whole) = (from.elapsed(), begun.elapsed());
+        let ledger = profiler.stop()?.ledger()?;
+        ensure!(ledger.samples > 0, "no samples: {ledger:?}");
+        let samples = ledger.samples as f64;
+        let tick_ns = ledger.profiler.tick_ns;
+        kernel.push(tick_ns.context("the ledger has no cost")? as f64 / 1e3 / samples);
+        // The target never rests: there are as many in each second.
+        let meanwhile = samples * window.as_secs_f64() / whole.as_secs_f64();
+        user.push(1e6 * spent / meanwhile);
+        rss_bytes = rss_bytes.max(ledger.profiler.rss_bytes.unwrap_or(u64::MAX));
     }
     Ok(Each {
         kernel_us: measure::median(&kernel),
