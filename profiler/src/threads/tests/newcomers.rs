@@ -32,6 +32,9 @@ fn look_for(process: &Process, registry: &mut Registry, tids: &[u32]) {
     registry.look_for(&newcomers, &look, &process.memory);
 }
 
+/// What ties the newcomer to another thread, as it is made.
+type Tie = fn(&mut Process, &mut Registry);
+
 /// Looks for the newcomer, and checks that a look at all says the same.
 fn check_same(process: &Process, mut registry: Registry) -> Registry {
     let mut all = registry.clone();
@@ -86,7 +89,7 @@ fn of_the_others_nothing_is_read() {
 
 #[test]
 fn whatever_ties_a_newcomer_to_another_is_judged_with_everyone() {
-    let ties: [(&str, u64, fn(&mut Process, &mut Registry)); 8] = [
+    let ties: [(&str, u64, Tie); 8] = [
         ("nothing", 0, |_, _| {}),
         ("a base that another has as well", 2, |_, registry| {
             registry.note_tls_base(Tid(NEW), PthreadId(LOW));

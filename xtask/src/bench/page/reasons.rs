@@ -40,7 +40,7 @@ const REASONS: &[Reason] = &[
         row: |row| row.contains("threads") || row.ends_with("asleep"),
         words: "who a thread is, ours finds out once, in one or two tenths of a millisecond for each, \
                 and a short run pays for all of them; of threads that live a millisecond nearly every \
-                sample is of a new one, and each birth and each end is told as well.",
+                sample is of a new one, and each of their births and ends wakes the profiler.",
     },
     Reason {
         measure: Measure::Cpu,
