@@ -3,6 +3,8 @@
 //! Best effort, for names and for finding modules: the dicts of a running target change while
 //! they are read, and a torn one gives an error or fewer entries.
 
+use rustc_hash::FxHashMap;
+
 use super::objects::{ObjectError, Objects, int_at, not_null, word_at};
 use crate::target::Piece;
 use crate::words::RemoteAddr;
@@ -26,6 +28,23 @@ enum Attributes {
     },
 }
 
+/// Where the strs are that were found as keys. A name in a program's source is one str as a rule, the
+/// same in all dicts, and stays where it is; but that is a guess, and the str is read again each time.
+#[derive(Clone, Debug, Default)]
+pub struct KnownKeys(FxHashMap<&'static str, RemoteAddr>);
+
+/// An entry of a dict whose keys are not all strs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashedEntry {
+    /// The key's hash, which an int below 2^61 - 1 is itself. None in a table that has none, whose
+    /// keys are all strs.
+    pub hash: Option<u64>,
+    /// The key.
+    pub key: RemoteAddr,
+    /// The value.
+    pub value: RemoteAddr,
+}
+
 impl Objects<'_> {
     /// Keys and values of a dict, at most [`MAX_ENTRIES`], in the order of insertion.
     ///
@@ -35,11 +54,28 @@ impl Objects<'_> {
         &self,
         dict: RemoteAddr,
     ) -> Result<Vec<(RemoteAddr, RemoteAddr)>, ObjectError> {
+        let (keys, values) = self.tables(dict)?;
+        self.entries(keys, values)
+    }
+
+    /// The same with the keys' hashes.
+    ///
+    /// # Errors
+    /// As [`Self::dict_entries`].
+    pub fn hashed_entries(&self, dict: RemoteAddr) -> Result<Vec<HashedEntry>, ObjectError> {
+        let (keys, values) = self.tables(dict)?;
+        let mut entries = Vec::new();
+        self.each_entry(keys, values, |entry| entries.push(entry))?;
+        Ok(entries)
+    }
+
+    /// The table of a dict's keys, and that of its values if it is apart, else null.
+    fn tables(&self, dict: RemoteAddr) -> Result<(RemoteAddr, RemoteAddr), ObjectError> {
         not_null(dict)?;
         let fields = &self.layout.dict;
         let keys = not_null(self.memory.pointer(dict.plus(fields.keys.into()))?)?;
         let values = self.memory.pointer(dict.plus(fields.values.into()))?;
-        self.entries(keys, values)
+        Ok((keys, values))
     }
 
     /// The value under a key that is an ASCII str.
@@ -152,12 +188,23 @@ impl Objects<'_> {
         }
     }
 
-    /// Entries of a table of keys; `values` is null when they hold the values themselves.
     fn entries(
         &self,
         keys: RemoteAddr,
         values: RemoteAddr,
     ) -> Result<Vec<(RemoteAddr, RemoteAddr)>, ObjectError> {
+        let mut entries = Vec::new();
+        self.each_entry(keys, values, |entry| entries.push((entry.key, entry.value)))?;
+        Ok(entries)
+    }
+
+    /// Entries of a table of keys; `values` is null when they hold the values themselves.
+    fn each_entry(
+        &self,
+        keys: RemoteAddr,
+        values: RemoteAddr,
+        mut take: impl FnMut(HashedEntry),
+    ) -> Result<(), ObjectError> {
         let fields = &self.layout.keys;
         let mut head = [0; 64];
         let head_bytes = (fields.indices as usize).min(head.len());
@@ -197,6 +244,8 @@ impl Objects<'_> {
             (Some(1..), Some(size), Some(key), Some(value)) => (size, key, value),
             _ => (fields.entry_size, fields.entry_key, fields.entry_value),
         };
+        // `me_hash` comes first where there is one.
+        let has_hashes = key >= 8;
         let first = keys.plus(u64::from(fields.indices) + index_bytes);
         let mut raw = vec![0; count * size as usize];
         self.memory.read(first, &mut raw)?;
@@ -213,7 +262,6 @@ impl Objects<'_> {
             self.memory
                 .read(values.plus(first_value.into()), &mut apart)?;
         }
-        let mut entries = Vec::with_capacity(count);
         for (index, entry) in raw.chunks_exact(size.max(1) as usize).enumerate() {
             let value = if apart.is_empty() {
                 word_at(entry, value as usize)
@@ -222,15 +270,44 @@ impl Objects<'_> {
             };
             // A deleted entry has no key, an unset shared attribute has no value.
             if let (Some(key @ 1..), Some(value @ 1..)) = (word_at(entry, key as usize), value) {
-                entries.push((RemoteAddr(key), RemoteAddr(value)));
+                take(HashedEntry {
+                    hash: word_at(entry, 0).filter(|_| has_hashes),
+                    key: RemoteAddr(key),
+                    value: RemoteAddr(value),
+                });
             }
         }
-        Ok(entries)
+        Ok(())
+    }
+
+    /// As [`Self::pick`], but first where the key was found last time: that takes one short read
+    /// where the other takes one for each entry.
+    pub fn pick_known(
+        &self,
+        entries: &[(RemoteAddr, RemoteAddr)],
+        name: &'static str,
+        known: &mut KnownKeys,
+    ) -> Option<RemoteAddr> {
+        let guess = known.0.get(name);
+        let guess = guess.and_then(|at| entries.iter().find(|(key, _)| key == at));
+        if let Some(entry) = guess
+            && let Some(value) = self.pick(std::slice::from_ref(entry), name)
+        {
+            return Some(value);
+        }
+        let &(key, value) = entries.get(self.place_of(entries, name)?)?;
+        known.0.insert(name, key);
+        Some(value)
     }
 
     /// The value whose key is the ASCII str `name`; keys are read all at once.
     #[must_use]
     pub fn pick(&self, entries: &[(RemoteAddr, RemoteAddr)], name: &str) -> Option<RemoteAddr> {
+        let place = self.place_of(entries, name)?;
+        entries.get(place).map(|(_, value)| *value)
+    }
+
+    fn place_of(&self, entries: &[(RemoteAddr, RemoteAddr)], name: &str) -> Option<usize> {
         let fields = &self.layout.unicode;
         let (header, bytes) = (fields.ascii_size as usize, name.len());
         let mut buffer = vec![0; entries.len() * (header + bytes)];
@@ -248,8 +325,7 @@ impl Objects<'_> {
                 && word_at(piece.buf, fields.length as usize) == Some(bytes as u64)
                 && piece.buf.get(header..) == Some(name.as_bytes())
         };
-        let place = pieces.iter().position(is_name)?;
-        entries.get(place).map(|(_, value)| *value)
+        pieces.iter().position(is_name)
     }
 }
 

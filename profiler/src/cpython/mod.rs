@@ -22,6 +22,7 @@ pub mod version;
 
 pub use attachment::Attachment;
 pub use current::current_state;
+pub use dicts::KnownKeys;
 pub use error::CpythonError;
 pub use find::{MappedFile, OpenImage, ReadSeek, asyncio_table};
 pub use gil::GilLock;

@@ -5,6 +5,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::dicts::KnownKeys;
 use super::objects::Objects;
 use super::runtime::Runtime;
 use crate::target::Memory;
@@ -39,21 +40,23 @@ impl ThreadName {
 /// The names of the threads that Python started, in all interpreters.
 #[must_use]
 pub fn thread_names(runtime: &Runtime, memory: &dyn Memory) -> FxHashMap<PthreadId, ThreadName> {
-    thread_names_of(runtime, memory, &|_| true)
+    thread_names_of(runtime, memory, &mut KnownKeys::default(), &|_| true)
 }
 
 /// The same for the threads that are `wanted` alone: a name costs a dozen reads, and a process
-/// may have thousands of threads of which few ever run.
+/// may have thousands of threads of which few ever run. Keep `known` for the next time.
 #[must_use]
 pub fn thread_names_of(
     runtime: &Runtime,
     memory: &dyn Memory,
+    known: &mut KnownKeys,
     wanted: &dyn Fn(PthreadId) -> bool,
 ) -> FxHashMap<PthreadId, ThreadName> {
     let mut search = Search {
         runtime,
         objects: runtime.objects(memory),
         wanted,
+        known,
         left: MAX_ENTRIES,
         names: FxHashMap::default(),
     };
@@ -64,12 +67,11 @@ pub fn thread_names_of(
     search.names
 }
 
-type Entries = Vec<(RemoteAddr, RemoteAddr)>;
-
 struct Search<'a> {
     runtime: &'a Runtime,
     objects: Objects<'a>,
     wanted: &'a dyn Fn(PthreadId) -> bool,
+    known: &'a mut KnownKeys,
     /// Entries that may still be looked at.
     left: usize,
     names: FxHashMap<PthreadId, ThreadName>,
@@ -85,9 +87,14 @@ impl Search<'_> {
         let threading = self.entry(modules, "threading")?;
         let variables = objects.module_dict(threading).ok()?;
         let active = self.entry(variables, "_active")?;
-        let threads = objects.dict_entries(active).ok()?;
-        for (ident, thread) in self.spend(threads)? {
-            let Ok(ident) = objects.small_int(ident, tagged).map(PthreadId) else {
+        let threads = objects.hashed_entries(active).ok()?;
+        for entry in self.spend(threads)? {
+            // A pthread id is its own hash; so the ints of the others are not read.
+            if !entry.hash.map(PthreadId).is_some_and(self.wanted) {
+                continue;
+            }
+            let thread = entry.value;
+            let Ok(ident) = objects.small_int(entry.key, tagged).map(PthreadId) else {
                 continue;
             };
             if !(self.wanted)(ident) {
@@ -108,26 +115,26 @@ impl Search<'_> {
         let objects = self.objects;
         let attributes = objects.attribute_entries(thread).unwrap_or_default();
         let attributes = self.spend(attributes)?;
-        let name = objects.pick(&attributes, "_name");
+        let name = objects.pick_known(&attributes, "_name", self.known);
         let Some(name) = name.and_then(|name| objects.string(name).ok()) else {
             return Some(None);
         };
         let native_id = objects
-            .pick(&attributes, "_native_id")
+            .pick_known(&attributes, "_native_id", self.known)
             .and_then(|id| objects.small_int(id, tagged).ok())
             .and_then(|id| id.try_into().ok())
             .map(InnerTid);
         Some(Some(ThreadName { name, native_id }))
     }
 
-    fn entry(&mut self, dict: RemoteAddr, name: &str) -> Option<RemoteAddr> {
+    fn entry(&mut self, dict: RemoteAddr, name: &'static str) -> Option<RemoteAddr> {
         let entries = self.objects.dict_entries(dict).ok()?;
         let entries = self.spend(entries)?;
-        self.objects.pick(&entries, name)
+        self.objects.pick_known(&entries, name, self.known)
     }
 
     /// The entries, if they are still to be looked at.
-    fn spend(&mut self, entries: Entries) -> Option<Entries> {
+    fn spend<T>(&mut self, entries: Vec<T>) -> Option<Vec<T>> {
         // One more, since an empty table has cost its reads as well.
         self.left = self.left.checked_sub(entries.len() + 1)?;
         Some(entries)

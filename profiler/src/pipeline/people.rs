@@ -3,15 +3,17 @@
 //! Only threads that were sampled cost anything here: ten thousand sleepers are never looked at.
 
 mod exec;
+mod mappings;
 mod reuse;
 mod weight;
 
+use mappings::Mappings;
 use profiler_common::account::Account;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     aggregate::{ProfileBuilder, ThreadIndex, ThreadInfo, Unsampled},
-    cpython::{Runtime, ThreadName, thread_names_of},
+    cpython::{Runtime, ThreadName},
     target::{Maps, Memory, TaskFacts},
     threads::{Look, Registry, Rung, ScanWhom, StateFacts, ThreadFacts},
     wire::Times,
@@ -33,7 +35,7 @@ pub(super) trait Witness {
     fn memory(&self) -> &dyn Memory;
 }
 
-/// Who can be asked about the Python side of it: the runtime, as a rule.
+/// Who can be asked about the Python side of it: the interpreter, as a rule.
 pub(super) trait PythonWitness {
     /// The kernel's id of the thread that a state was made for, where the state has it.
     fn native_id(&self, memory: &dyn Memory, state: ThreadStateAddr) -> Option<InnerTid>;
@@ -43,20 +45,6 @@ pub(super) trait PythonWitness {
         memory: &dyn Memory,
         wanted: &dyn Fn(PthreadId) -> bool,
     ) -> FxHashMap<PthreadId, ThreadName>;
-}
-
-impl PythonWitness for Runtime {
-    fn native_id(&self, memory: &dyn Memory, state: ThreadStateAddr) -> Option<InnerTid> {
-        self.thread_state_at(memory, state).ok()?.native_thread_id
-    }
-
-    fn names(
-        &self,
-        memory: &dyn Memory,
-        wanted: &dyn Fn(PthreadId) -> bool,
-    ) -> FxHashMap<PthreadId, ThreadName> {
-        thread_names_of(self, memory, wanted)
-    }
 }
 
 /// One thread of the profile.
@@ -93,6 +81,7 @@ pub(super) struct People {
     /// The thread that a TLS base was last seen under, and when.
     bases: FxHashMap<PthreadId, (Tid, MonotonicNs)>,
     registry: Registry,
+    mappings: Mappings,
     /// Where the process's first stack begins.
     start_stack: Option<RemoteAddr>,
 }
@@ -303,10 +292,9 @@ impl People {
         builder: &mut ProfileBuilder,
     ) {
         let strangers = std::mem::take(&mut self.strangers);
-        let Some(maps) = process.maps() else {
-            return;
-        };
         let memory = process.memory();
+        let mut newcomers = FxHashSet::default();
+        let mut is_fresh = false;
         for stranger in &strangers {
             // What has not run yet has nothing that is its own; and what has ended is no evidence.
             if stranger.tls_base.0 == 0 || !self.claims_base(stranger) {
@@ -320,8 +308,19 @@ impl People {
             self.start_stack = task.start_stack.or(self.start_stack);
             // A thread without a tick is blocked as a rule, and then the kernel tells its place.
             let sp = stranger.sp.or_else(|| process.stack_pointer(stranger.tid));
+            if let Some(sp) = sp
+                && !is_fresh
+                && !self.mappings.have(sp, stranger.at, task.started)
+            {
+                let Some(now) = Mappings::read(process) else {
+                    return;
+                };
+                self.mappings = now;
+                is_fresh = true;
+            }
             self.facts.retain(|facts| facts.tid != stranger.tid);
             self.facts.push(ThreadFacts::new(&task, sp));
+            newcomers.insert(stranger.tid);
             if let Some(state) = stranger.state {
                 let native_id = python.native_id(memory, state);
                 self.states
@@ -337,17 +336,22 @@ impl People {
         let look = Look {
             pid: process.pid(),
             start_stack: self.start_stack,
-            maps: &maps,
+            maps: self.mappings.maps(),
             threads: &self.facts,
             states: &self.states,
             scan: ScanWhom::Everyone,
         };
-        self.registry.look(&look, &memory);
-        let names = if strangers.iter().any(|stranger| stranger.state.is_some()) {
-            let wanted = |id| strangers.iter().any(|stranger| stranger.tls_base == id);
-            python.names(memory, &wanted)
-        } else {
+        if !newcomers.is_empty() {
+            self.registry.look_for(&newcomers, &look, &memory);
+        }
+        let of_python = strangers.iter().filter(|it| it.state.is_some());
+        // Who has ended before it was looked at is not told by its pthread id, which may be another's.
+        let named = of_python.filter(|it| self.facts.iter().any(|facts| facts.tid == it.tid));
+        let named: FxHashSet<PthreadId> = named.map(|it| it.tls_base).collect();
+        let names = if named.is_empty() {
             FxHashMap::default()
+        } else {
+            python.names(memory, &|id| named.contains(&id))
         };
         for stranger in strangers {
             let Some(&Place {

@@ -212,13 +212,20 @@ impl Process {
             .handle
             .read(&file)
             .map_err(|error| TargetError::of_procfs(pid, &file, error))?;
-        let status = Status::read(&self.handle, pid, &format!("task/{tid}/status"))?;
+        let inner = match self.inner_pids() {
+            // No other namespace than that of `/proc`, and threads are all in their process's.
+            [_] => Some(InnerTid(tid.0)),
+            _ => {
+                let status = Status::read(&self.handle, pid, &format!("task/{tid}/status"))?;
+                status.inner.last().copied()
+            }
+        };
         let per_tick = 1_000_000_000 / procfs::ticks_per_second().max(1);
         let ticks = stat.utime.saturating_add(stat.stime);
         Ok(TaskFacts {
             tid,
             started: StartTime(stat.starttime),
-            inner: status.inner.last().copied(),
+            inner,
             name: stat.comm,
             state: TaskState::of(stat.state),
             cpu: DurationNs(ticks.saturating_mul(per_tick)),

@@ -58,6 +58,25 @@ impl Notes {
         self.by_tid.remove(&tid);
     }
 
+    /// What is noted of a thread, unless it was of another with the same id.
+    pub(super) fn base_of(&self, thread: &ThreadFacts) -> Option<PthreadId> {
+        let note = self.by_tid.get(&thread.tid)?;
+        let started = note.started.unwrap_or(thread.started);
+        (started == thread.started).then_some(note.base)
+    }
+
+    /// The note of a thread is of this very one.
+    pub(super) fn believe(&mut self, thread: &ThreadFacts) {
+        if let Some(note) = self.by_tid.get_mut(&thread.tid) {
+            note.started = Some(thread.started);
+        }
+    }
+
+    /// Every note.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Tid, PthreadId)> {
+        self.by_tid.iter().map(|(tid, note)| (*tid, note.base))
+    }
+
     /// Drops what was noted of threads that are no more or are others under an old id. A base of
     /// a thread that this look does not have is noted again at its next tick.
     pub(super) fn meet(&mut self, now: &BTreeMap<Tid, &ThreadFacts>) {

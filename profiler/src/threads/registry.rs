@@ -1,5 +1,7 @@
 //! The threads of one process and what is known of each, from look to look.
 
+mod newcomers;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::target::Memory;
@@ -10,7 +12,7 @@ use crate::threads::last_standing::LastStanding;
 use crate::threads::notes::Notes;
 use crate::threads::rung::{Contradiction, Evidence, Rung};
 use crate::threads::stack_scan::{MAX_SCANS, Scan, Stacks};
-use crate::words::{InnerTid, PthreadId, StartTime, ThreadStateAddr, Tid};
+use crate::words::{InnerTid, PthreadId, RemoteAddr, StartTime, ThreadStateAddr, Tid};
 
 /// A thread that runs Python, and why that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -311,17 +313,19 @@ fn by_stacks(
     verdict: &mut Verdict,
     memory: &impl Memory,
 ) -> BTreeSet<Tid> {
-    let stack_pointers = look
+    let stack_pointers: BTreeSet<RemoteAddr> = look
         .threads
         .iter()
         .filter_map(|t| t.stack_pointer)
         .collect();
+    let above = |sp: RemoteAddr| stack_pointers.range(sp.plus(1)..).next().copied();
+    let is_known = |id| ids.contains(&id);
     let mut stacks = Stacks {
         memory,
         maps: look.maps,
         start_stack: look.start_stack,
-        stack_pointers: &stack_pointers,
-        ids,
+        above: &above,
+        is_known: &is_known,
         budget: MAX_SCANS,
     };
     let mut found = Vec::new();

@@ -18,8 +18,6 @@
 //!
 //! The process's first stack is not scanned: its control block is elsewhere.
 
-use std::collections::BTreeSet;
-
 use crate::target::{Maps, Memory};
 use crate::words::{PthreadId, RemoteAddr};
 
@@ -58,10 +56,10 @@ pub(super) struct Stacks<'a, M> {
     pub(super) maps: &'a Maps,
     /// Where its first stack begins.
     pub(super) start_stack: Option<RemoteAddr>,
-    /// All stack pointers that are known.
-    pub(super) stack_pointers: &'a BTreeSet<RemoteAddr>,
-    /// All pthread ids that are known.
-    pub(super) ids: &'a BTreeSet<PthreadId>,
+    /// The nearest stack pointer above one, of those that are known.
+    pub(super) above: &'a dyn Fn(RemoteAddr) -> Option<RemoteAddr>,
+    /// Whether a pthread id is known.
+    pub(super) is_known: &'a dyn Fn(PthreadId) -> bool,
     /// Bytes that may still be read.
     pub(super) budget: u64,
 }
@@ -76,8 +74,7 @@ impl<M: Memory> Stacks<'_, M> {
         if self.start_stack.is_some_and(|start| stack.contains(start)) {
             return Scan::First;
         }
-        let above = self.stack_pointers.range(sp.plus(1)..).next();
-        let end = above.copied().unwrap_or(stack.end).min(stack.end);
+        let end = (self.above)(sp).unwrap_or(stack.end).min(stack.end);
         let mut at = sp.0 & !7;
         let mut chunk = PAGE;
         let stop = at.saturating_add(MAX_SCAN.min(self.budget));
@@ -121,7 +118,7 @@ impl<M: Memory> Stacks<'_, M> {
             .map(|(addr, _)| addr);
         for (count, addr) in own.enumerate() {
             let id = PthreadId(addr);
-            if self.ids.contains(&id) {
+            if (self.is_known)(id) {
                 return Some(Scan::Of(id));
             }
             if count == MAX_SELVES {

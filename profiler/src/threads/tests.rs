@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+mod newcomers;
 mod reuse;
 
 use super::*;

@@ -47,3 +47,24 @@ fn sizes_that_lie_are_refused_without_being_believed() {
     check(2, 255);
     assert_eq!(entries(&mut fake.clone(), &layout), Ok(2));
 }
+
+#[test]
+fn where_a_key_was_found_last_is_only_a_guess() {
+    let (mut fake, layout, _) = Fake::python_3_12();
+    let (dict, sys) = (fake.at("modules"), fake.at("sys"));
+    let memory = &fake;
+    let objects = Objects {
+        memory,
+        layout: &layout,
+    };
+    let entries = objects.dict_entries(dict).expect("a dict");
+    let mut known = KnownKeys::default();
+    for guess in entries.iter().map(|(key, _)| *key).chain([RemoteAddr(8)]) {
+        known.0.insert("sys", guess);
+        known.0.insert("os", guess);
+        let mut pick = |name| objects.pick_known(&entries, name, &mut known);
+        assert_eq!(pick("sys"), Some(sys), "{guess}");
+        assert_eq!(pick("sys"), Some(sys), "{guess}");
+        assert_eq!(pick("os"), None, "{guess}");
+    }
+}

@@ -1,7 +1,7 @@
 //! What an exec makes of a process's threads: one is left, under the first one's id, and nothing that
 //! was known of Python holds any more.
 
-use super::People;
+use super::{Mappings, People};
 use crate::{aggregate::ProfileBuilder, threads::Registry, words::Tid};
 
 impl People {
@@ -27,6 +27,7 @@ impl People {
         self.states_of.clear();
         self.bases.clear();
         self.registry = Registry::new();
+        self.mappings = Mappings::default();
         self.start_stack = None;
         for place in self.living.values_mut() {
             place.python = false;

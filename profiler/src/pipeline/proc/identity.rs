@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::person::{Known, Person};
 use crate::{
     aggregate::ProfileBuilder,
-    cpython::{Runtime, ThreadState, thread_names_of},
+    cpython::{KnownKeys, Runtime, ThreadState, thread_names_of},
     pipeline::attach::Attached,
     sys,
     target::Memory as _,
@@ -37,6 +37,7 @@ pub(super) struct Identity {
     not_before: MonotonicNs,
     names_not_before: MonotonicNs,
     somebody_new: bool,
+    keys: KnownKeys,
 }
 
 impl Identity {
@@ -162,7 +163,9 @@ impl Identity {
         if wanted.is_empty() {
             return;
         }
-        let names = thread_names_of(runtime, &attached.memory, &|id| wanted.contains(&id));
+        let names = thread_names_of(runtime, &attached.memory, &mut self.keys, &|id| {
+            wanted.contains(&id)
+        });
         for person in people.values_mut().filter(nameless) {
             person.name_attempts -= u32::from(again);
             let name = person.known.and_then(|known| names.get(&known.pthread_id));

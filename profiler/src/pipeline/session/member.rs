@@ -145,6 +145,7 @@ impl Member {
                 gils: python.gils.clone(),
                 lock: python.lock,
                 several: python.several,
+                keys: python.keys.clone(),
             });
             child.states_wanted = lacks_ways(&python.plan);
         }
@@ -347,8 +348,7 @@ impl Member {
         if self.people.has_strangers()
             && let Some(python) = &self.python
         {
-            self.people
-                .look(&self.hold, &python.runtime, &mut kit.builder);
+            self.people.look(&self.hold, python, &mut kit.builder);
         }
     }
 
@@ -361,7 +361,7 @@ impl Member {
                 python.gils = gils;
             }
             self.people
-                .ask_again(&self.hold, &python.runtime, &mut kit.builder);
+                .ask_again(&self.hold, &*python, &mut kit.builder);
         }
     }
 

@@ -1,15 +1,18 @@
 //! How the kernel is to read a process: its interpreter, once it is found, as a plan.
 
+use std::cell::RefCell;
+
 use profiler_common::plan::{
     NO_FIELD, PLAN_FOLLOW, PLAN_GENERATORS, PLAN_INTO_C, PLAN_NO_WALK, Plan,
 };
+use rustc_hash::FxHashMap;
 
 use super::{Kit, member::Member, no_gil_to_show};
 use crate::{
-    cpython::{self, Build, GilLock, Runtime, Wishes},
+    cpython::{self, Build, GilLock, KnownKeys, Runtime, ThreadName, Wishes, thread_names_of},
     pipeline::{
         natives::Base,
-        people,
+        people::{self, PythonWitness},
         sampler::Lock,
         settings::Walk,
         stacks::{ChainId, Stacks},
@@ -18,6 +21,7 @@ use crate::{
     source::{Kernel, KernelError},
     stack::StackId,
     target::Memory,
+    words::{InnerTid, PthreadId, ThreadStateAddr},
 };
 
 /// An interpreter in a process and everything that is read through it.
@@ -31,6 +35,23 @@ pub(super) struct Python {
     /// Whether there were several interpreters at the end of the last batch but one, and of the last,
     /// where a thread shows only those of its frames that are of the first.
     pub(super) several: [bool; 2],
+    /// Where names of threads were found.
+    pub(super) keys: RefCell<KnownKeys>,
+}
+
+impl PythonWitness for Python {
+    fn native_id(&self, memory: &dyn Memory, state: ThreadStateAddr) -> Option<InnerTid> {
+        let state = self.runtime.thread_state_at(memory, state).ok()?;
+        state.native_thread_id
+    }
+
+    fn names(
+        &self,
+        memory: &dyn Memory,
+        wanted: &dyn Fn(PthreadId) -> bool,
+    ) -> FxHashMap<PthreadId, ThreadName> {
+        thread_names_of(&self.runtime, memory, &mut self.keys.borrow_mut(), wanted)
+    }
 }
 
 impl Python {
@@ -45,6 +66,7 @@ impl Python {
             runtime,
             plan,
             several: [false; 2],
+            keys: RefCell::default(),
         };
         python.ask_for_lock(memory);
         python

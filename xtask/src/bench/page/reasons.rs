@@ -38,8 +38,9 @@ const REASONS: &[Reason] = &[
     Reason {
         measure: Measure::Cpu,
         row: |row| row.contains("threads") || row.ends_with("asleep"),
-        words: "who a thread is, ours finds out once, in about a millisecond for each, and a short run pays \
-                for all of them: with 200 threads a run of six seconds costs as much as one of two.",
+        words: "who a thread is, ours finds out once, in one or two tenths of a millisecond for each, \
+                and a short run pays for all of them; of threads that live a millisecond nearly every \
+                sample is of a new one, and each of their births and ends wakes the profiler.",
     },
     Reason {
         measure: Measure::Cpu,
