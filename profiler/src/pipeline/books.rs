@@ -24,6 +24,8 @@ use crate::{
 pub(super) struct Received {
     /// Ticks of the samples that came out of the ring.
     pub(super) ticks: u64,
+    /// Those of them that came late: all but one of a sample's.
+    pub(super) late: u64,
     /// Records that could not be decoded, one tick each.
     pub(super) malformed: u64,
     /// Ticks of processes that were no longer known.
@@ -107,6 +109,7 @@ pub(super) fn close(
     span: Span,
 ) {
     ledger.ticks = counters.ticks;
+    ledger.late_ticks = received.late;
     let mut losses = [0; N_REASONS];
     losses.copy_from_slice(&counters.losses);
     losses[MALFORMED as usize] += received.malformed;
