@@ -9,6 +9,13 @@ use tests::profiler;
 use tests::pythons;
 use tests::rung::{self, Rung};
 
+/// Long enough for an interpreter to be found in it on a busy machine.
+const SPINS: &str = "import sys, time
+end = time.process_time() + 1
+while time.process_time() < end:
+    pass
+sys.exit(7)";
+
 /// Everything that is written to it fails.
 fn full() -> Result<Stdio> {
     let device = OpenOptions::new().write(true).open("/dev/full");
@@ -70,17 +77,12 @@ fn a_run_that_can_say_nothing_any_more_still_writes_its_profile() -> Result<()> 
     let Some(python) = pythons::any() else {
         return Ok(());
     };
-    let source = "import sys, time
-end = time.process_time() + 0.5
-while time.process_time() < end:
-    pass
-sys.exit(7)";
     for stderr in [full()?, unread()?] {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("spin.folded");
         let mut run = Command::new(profiler::binary()?);
         run.args(["run", "-r", "499", "-o"]).arg(&path).arg("--");
-        run.args(&python.command).args(["-c", source]);
+        run.args(&python.command).args(["-c", SPINS]);
         run.stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(stderr);
@@ -106,7 +108,7 @@ fn a_report_that_cannot_be_printed_says_what_cannot_be_written() -> Result<()> {
         arguments.extend(output);
         arguments.push("--");
         arguments.extend(python.command.iter().map(String::as_str));
-        arguments.extend(["-c", "sum(range(10**6))"]);
+        arguments.extend(["-c", SPINS]);
         let finished = profiler(&arguments, full()?)?;
         let said = String::from_utf8_lossy(&finished.stderr);
         ensure!(said.contains("cannot write to standard output: "), "{said}");
