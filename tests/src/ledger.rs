@@ -37,6 +37,10 @@ pub struct Ledger {
     pub duration_s: f64,
     /// Ticks that found a thread of the target.
     pub ticks: u64,
+    /// Those of them that came late.
+    pub late_ticks: u64,
+    /// The setting by which the kernel held ticks back, if it did.
+    pub max_rate_hz: Option<u32>,
     /// Looks at threads off the CPU.
     pub looks: u64,
     /// Those that became samples, looks included.

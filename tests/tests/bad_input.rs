@@ -70,15 +70,19 @@ fn usage_is_refused_with_status_2() -> Result<()> {
         return Ok(());
     }
     let pid = std::process::id().to_string();
-    check(&["run"], USAGE, &["--pid"])?;
-    check(&["run", "--pid", "cat"], USAGE, &["cat"])?;
-    check(&["run", "--pid", "-4"], USAGE, &[])?;
+    check(&["run"], USAGE, &["--pid", "run -- python3"])?;
+    check(&["run", "--pid", "cat"], USAGE, &["cat", "pgrep -a"])?;
+    check(&["run", "--pid", "-4"], USAGE, &["-4", "pgrep -a"])?;
+    check(&["run", &pid], USAGE, &[&format!("run --pid {pid}`")])?;
+    check(&["dump", &pid], USAGE, &[&format!("dump --pid {pid}`")])?;
+    check(&["run", "x.py", "-v"], USAGE, &["run -- x.py -v`"])?;
     check(&["run", "--pid", &pid, "--no-such"], USAGE, &["--no-such"])?;
     check(&["run", "--pid", &pid, "-r", "0"], USAGE, &["rate", "1"])?;
     check(&["run", "--pid", &pid, "-r", "-5"], USAGE, &[])?;
     check(&["run", "--pid", &pid, "-r", "many"], USAGE, &["many"])?;
     check(&["run", "--pid", &pid, "-r", "10000000"], USAGE, &["rate"])?;
     check(&["run", "--pid", &pid, "-d", "0"], USAGE, &["duration"])?;
+    check(&["run", "--pid", &pid, "-d", "-1"], USAGE, &["duration -1"])?;
     check(&["run", "--pid", &pid, "-d", "soon"], USAGE, &["soon"])?;
     check(&["run", "--pid", &pid, "-m", "dream"], USAGE, &["dream"])?;
     check(

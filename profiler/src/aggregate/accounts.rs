@@ -4,7 +4,7 @@ use profiler_common::loss::REASONS;
 use profiler_common::plan::MAX_PLANS;
 
 use crate::aggregate::lives::{self, Lives};
-use crate::aggregate::{Ledger, ThreadAccount, count, percent, seconds, sum};
+use crate::aggregate::{Ledger, ThreadAccount, count, counted, percent, seconds, sum};
 use crate::sample::Mode;
 use crate::words::DurationNs;
 
@@ -161,20 +161,24 @@ impl Ledger {
             say(
                 true,
                 format!(
-                    "{n} births and deaths of threads were lost: the ring was full: raise \
-                     --ring-bytes or lower --rate"
+                    "births and deaths of threads that were lost: {n}, since the ring was full: \
+                     raise --ring-bytes or lower --rate"
                 ),
             );
+        }
+        if let Some(text) = self.held_back() {
+            say(true, text);
         }
         if let Some(text) = lives::doubt(&self.threads) {
             say(true, text);
         }
         if self.not_followed > 0 {
-            let n = count(self.not_followed);
+            let n = self.not_followed;
+            let children = counted(n, "child was", "children were");
             say(
                 true,
                 format!(
-                    "{n} children were not followed: {} processes were at the same time",
+                    "{children} not followed: {} processes were at the same time",
                     count(MAX_PLANS.into())
                 ),
             );
@@ -189,11 +193,8 @@ impl Ledger {
             say(false, text);
         }
         if self.contradictions > 0 {
-            let n = count(self.contradictions);
-            say(
-                true,
-                format!("{n} times two ways to name a thread disagreed"),
-            );
+            let n = counted(self.contradictions, "time", "times");
+            say(true, format!("{n} two ways to name a thread disagreed"));
         }
         for (warning, text) in self.of_tasks() {
             say(warning, text);
@@ -203,9 +204,9 @@ impl Ledger {
         }
         if self.moved > 0 {
             let text = format!(
-                "{} of {} looks ({}) gave no frames: the thread ran on each time it was read",
+                "{} of {} ({}) gave no frames: the thread ran on each time it was read",
                 count(self.moved),
-                count(self.looks),
+                counted(self.looks, "look", "looks"),
                 percent(self.moved, self.looks),
             );
             say(false, text);
@@ -214,6 +215,18 @@ impl Ledger {
             say(false, text);
         }
         remarks
+    }
+
+    /// That the kernel let fewer ticks through than was asked for.
+    fn held_back(&self) -> Option<String> {
+        let max = self.max_rate_hz?;
+        Some(format!(
+            "{} of ticks came late, and count with the next that came: \
+             kernel.perf_event_max_sample_rate was {max}, too low for {} a second: type \
+             `sudo sysctl kernel.perf_event_max_sample_rate=100000`, or lower --rate",
+            percent(self.late_ticks, self.ticks),
+            count(self.rate_hz.into()),
+        ))
     }
 
     /// The time of threads that ended between two ticks or looks.
@@ -226,11 +239,12 @@ impl Ledger {
             )),
             0 => None,
             n => {
-                let n = count(n);
-                let mut text = format!("{n} threads of {time} in all ended between two ticks");
+                let in_all = if n == 1 { "" } else { " in all" };
+                let n = counted(n, "thread", "threads");
+                let mut text = format!("{n} of {time}{in_all} ended between two ticks");
                 if self.unsampled.processes > 0 {
-                    let n = count(self.unsampled.processes);
-                    text += &format!(", and with them {n} processes, too short for a sample");
+                    let n = counted(self.unsampled.processes, "process", "processes");
+                    text += &format!(", and so did {n}, too short for a sample");
                 }
                 Some(text)
             }
@@ -302,7 +316,7 @@ impl Ledger {
 }
 
 fn ticks(n: u64) -> String {
-    format!("{} {}", count(n), if n == 1 { "tick" } else { "ticks" })
+    counted(n, "tick", "ticks")
 }
 
 #[cfg(test)]
@@ -385,6 +399,47 @@ mod tests {
             Mode::Gil,
             "sampled 3.00 s of 3.01 s on a CPU the scheduler counted (99.7 %)",
         );
+    }
+
+    #[test]
+    fn ticks_that_the_kernel_held_back_are_a_doubt_that_says_what_to_type() {
+        let mut ledger = ledger(1_000, 1_000, &[]);
+        ledger.rate_hz = 999;
+        ledger.late_ticks = 495;
+        let held_back = |ledger: &Ledger| ledger.remarks().first().cloned();
+        // Late by themselves, as when a host takes the machine away.
+        assert_eq!(held_back(&ledger), None);
+        ledger.max_rate_hz = Some(500);
+        let remark = held_back(&ledger).expect("a remark");
+        assert!(remark.warning);
+        assert_eq!(
+            remark.text,
+            "49.5 % of ticks came late, and count with the next that came: \
+             kernel.perf_event_max_sample_rate was 500, too low for 999 a second: type `sudo \
+             sysctl kernel.perf_event_max_sample_rate=100000`, or lower --rate"
+        );
+    }
+
+    #[test]
+    fn one_is_not_several() {
+        let mut ledger = Ledger {
+            events_lost: 1,
+            not_followed: 1,
+            contradictions: 1,
+            ..Ledger::default()
+        };
+        ledger.unsampled.threads = 1;
+        ledger.unsampled.on_cpu_ns = 1_750_000;
+        ledger.unsampled.processes = 1;
+        let said: Vec<String> = ledger.remarks().into_iter().map(|it| it.text).collect();
+        for expected in [
+            "1 child was not followed: ",
+            "1 thread of 1.75 ms ended between two ticks, and so did 1 process, too short",
+            "1 time two ways to name a thread disagreed",
+        ] {
+            let any = said.iter().any(|text| text.starts_with(expected));
+            assert!(any, "{expected}: {said:?}");
+        }
     }
 
     #[test]

@@ -16,6 +16,11 @@ pub fn count(n: u64) -> String {
     out
 }
 
+/// How many there are of something: `1 tick`, `2,345 ticks`.
+pub(super) fn counted(n: u64, one: &str, several: &str) -> String {
+    format!("{} {}", count(n), if n == 1 { one } else { several })
+}
+
 /// A stretch of time in seconds, to the hundredth, or finer below a second.
 #[must_use]
 pub fn seconds(time: DurationNs) -> String {
@@ -58,6 +63,8 @@ mod tests {
             "18,446,744,073,709,551,615",
         ];
         assert_eq!(all, expected);
+        let ticks = [0, 1, 1000].map(|n| counted(n, "tick", "ticks"));
+        assert_eq!(ticks, ["0 ticks", "1 tick", "1,000 ticks"]);
 
         let all = [
             0,

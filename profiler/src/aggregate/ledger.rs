@@ -47,6 +47,13 @@ pub struct Ledger {
     /// Ticks that found a thread of the target. Of the `proc` engine: looks at a thread that was
     /// on a CPU or, in `cpu` mode, had been since the last one and was found waiting for it.
     pub ticks: u64,
+    /// Those of them that came late, and are counted with the tick that came after them.
+    #[serde(default)]
+    pub late_ticks: u64,
+    /// `kernel.perf_event_max_sample_rate`, the lowest that it was seen at, if the kernel held ticks
+    /// back by it.
+    #[serde(default)]
+    pub max_rate_hz: Option<u32>,
     /// Looks at threads off the CPU, one for each period; none in `cpu` mode.
     #[serde(default)]
     pub looks: u64,

@@ -16,8 +16,8 @@ mod tasks;
 
 pub use accounts::Remark;
 pub use builder::{Limits, Place, ProfileBuilder};
-use figures::sum;
 pub use figures::{count, percent, seconds};
+use figures::{counted, sum};
 pub use ledger::{
     FramesFromCounts, GilCounts, HandlingCounts, Ledger, ProcessAccount, ProfilerCost,
     ThreadAccount, Unsampled,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ledger, count, percent};
+use super::{Ledger, count, counted, percent};
 use crate::sample::Mode;
 
 /// What a run knows of the tasks of its processes.
@@ -79,9 +79,9 @@ impl Ledger {
             said.push((
                 true,
                 format!(
-                    "{} times a list of tasks could not be read to its end, since it changed \
+                    "{} a list of tasks could not be read to its end, since it changed \
                      meanwhile: there may have been more tasks than are shown",
-                    count(tasks.broken_lists)
+                    counted(tasks.broken_lists, "time", "times")
                 ),
             ));
         }
@@ -99,8 +99,8 @@ impl Ledger {
             said.push((
                 false,
                 format!(
-                    "{} tasks were born and over between two looks, at least: they have no samples",
-                    count(tasks.between_looks)
+                    "{} born and over between two looks, at least, without any sample",
+                    counted(tasks.between_looks, "task was", "tasks were")
                 ),
             ));
         }
@@ -108,9 +108,9 @@ impl Ledger {
             said.push((
                 false,
                 format!(
-                    "{} samples are of tasks that were not known by name yet, or not any more: \
-                     they have that of their first function",
-                    count(tasks.by_coroutine)
+                    "{} of tasks that were not known by name yet, or not any more: they have that \
+                     of their first function",
+                    counted(tasks.by_coroutine, "sample is", "samples are")
                 ),
             ));
         }
@@ -119,12 +119,11 @@ impl Ledger {
             said.push((
                 false,
                 format!(
-                    "{} samples of up to {} tasks at a time, read {} times; {} times no loop had \
-                     run since",
-                    count(tasks.samples),
-                    count(tasks.most),
-                    count(tasks.snapshots),
-                    count(tasks.unchanged)
+                    "{} of up to {} at a time, read {}; {} no loop had run since",
+                    counted(tasks.samples, "sample", "samples"),
+                    counted(tasks.most, "task", "tasks"),
+                    counted(tasks.snapshots, "time", "times"),
+                    counted(tasks.unchanged, "time", "times")
                 ),
             ));
         }

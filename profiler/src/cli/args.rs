@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use profiler_common::walk::MAX_FRAMES;
 
+use crate::source::options::USUAL_RATE;
+
 const EXIT_STATUS: &str = "Exit status: 0 a profile was written; 1 it could not profile; 2 wrong usage; \
      with `run -- CMD` the command's own status once a profile was written.";
 
@@ -17,12 +19,19 @@ pub(super) struct Cli {
     pub command: Command,
 }
 
+/// A process id as typed.
+fn pid(typed: &str) -> Result<u32, String> {
+    typed.parse().map_err(|_| {
+        "that is no process id: `pgrep -a python` lists those that may be meant".to_owned()
+    })
+}
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Profile until Ctrl-C, the duration, or the target's end
     #[command(
-        alias = "record",
+        visible_alias = "record",
         after_help = EXIT_STATUS,
         override_usage = "profiler run [OPTIONS] --pid <PID>...\n       profiler run [OPTIONS] -- <CMD> [ARG]..."
     )]
@@ -138,7 +147,9 @@ pub(super) struct RunArgs {
         long,
         value_name = "PID",
         required_unless_present = "command",
-        conflicts_with = "command"
+        conflicts_with = "command",
+        allow_negative_numbers = true,
+        value_parser = pid
     )]
     pub pid: Vec<u32>,
     /// Profile children too, and theirs: those that are there and those to come, whatever they run
@@ -153,7 +164,7 @@ pub(super) struct RunArgs {
         short,
         long,
         value_name = "HZ",
-        default_value = "99",
+        default_value_t = USUAL_RATE.to_string(),
         allow_negative_numbers = true
     )]
     pub rate: String,
@@ -161,7 +172,7 @@ pub(super) struct RunArgs {
     #[arg(long)]
     pub no_jitter: bool,
     /// How long: 10, 10s, 2m [default: until Ctrl-C or the target's end]
-    #[arg(short, long, value_name = "TIME")]
+    #[arg(short, long, value_name = "TIME", allow_negative_numbers = true)]
     pub duration: Option<String>,
     /// Write the profile here; the extension chooses the format (.folded .svg .speedscope.json .pb.gz .txt .json); repeatable
     #[arg(short, long, value_name = "FILE")]
@@ -238,7 +249,7 @@ pub(super) struct RunArgs {
 #[derive(Args, Debug)]
 pub(super) struct DumpArgs {
     /// The process to look at
-    #[arg(short, long, value_name = "PID")]
+    #[arg(short, long, value_name = "PID", allow_negative_numbers = true, value_parser = pid)]
     pub pid: u32,
     /// Also every asyncio task and greenlet: what it awaits, and which task awaits it
     #[arg(long)]
@@ -252,6 +263,6 @@ pub(super) struct DumpArgs {
 #[derive(Args, Debug)]
 pub(super) struct DoctorArgs {
     /// Also look at this process
-    #[arg(short, long, value_name = "PID")]
+    #[arg(short, long, value_name = "PID", allow_negative_numbers = true, value_parser = pid)]
     pub pid: Option<u32>,
 }

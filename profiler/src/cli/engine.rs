@@ -2,7 +2,10 @@
 
 use anyhow::{Result, bail};
 
-use super::settings::{Engine, RunPlan, Whom};
+use super::{
+    settings::{Engine, RunPlan, Whom},
+    voice::say,
+};
 use crate::{
     pipeline::Walk,
     source::{Kernel, KernelError, KernelOptions, capabilities, capabilities::PidNamespace},
@@ -28,7 +31,13 @@ pub(super) fn choose(plan: &RunPlan) -> Result<Chosen> {
         return Ok(Chosen::Proc(None));
     }
     let why_not = match load(plan, pid_namespace) {
-        Ok(kernel) => return Ok(Chosen::Bpf(Box::new(kernel))),
+        Ok(mut kernel) => {
+            let throttle = kernel.throttle();
+            if let Some(throttle) = throttle.filter(|it| !it.spares(plan.run.rate_hz)) {
+                say!("warning: {}", throttle.refusal(plan.run.rate_hz));
+            }
+            return Ok(Chosen::Bpf(Box::new(kernel)));
+        }
         Err(error) => error.to_string(),
     };
     if is_of_many(plan) {
@@ -47,9 +56,7 @@ pub(super) fn choose(plan: &RunPlan) -> Result<Chosen> {
     if plan.engine == Engine::Bpf || plan.run.walk != Walk::Auto {
         bail!("{why_not}");
     }
-    eprintln!(
-        "warning: no eBPF, so what threads do on a CPU is estimated (`--engine proc`): {why_not}"
-    );
+    say!("warning: no eBPF, so what threads do on a CPU is estimated (`--engine proc`): {why_not}");
     Ok(Chosen::Proc(Some(why_not)))
 }
 

@@ -12,13 +12,20 @@ mod report;
 mod run;
 mod settings;
 mod signals;
+mod slips;
 mod start;
+mod voice;
 
-use std::{io, process::ExitCode};
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
+use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser as _};
 
 use args::{Cli, Command};
+use voice::say;
 
 /// A profile was written.
 const DONE: u8 = 0;
@@ -34,8 +41,17 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are asked for and go to standard output.
-            let status = if error.use_stderr() { USAGE } else { DONE };
-            let _ = error.print();
+            let status = match error.print() {
+                _ if error.use_stderr() => USAGE,
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => FAILED,
+                _ => DONE,
+            };
+            let words: Vec<String> = std::env::args_os()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect();
+            if let Some(line) = slips::meant(&error, &words) {
+                say!("\n  tip: type {line}");
+            }
             return ExitCode::from(status);
         }
     };
@@ -44,26 +60,33 @@ pub fn main() -> ExitCode {
         Command::Dump(args) => dump::main(args).map(|()| DONE),
         Command::Doctor(args) => doctor::main(args),
         Command::Become { gate, command } => start::become_command(gate, command),
-        Command::Completions { shell } => {
-            clap_complete::generate(*shell, &mut Cli::command(), "profiler", &mut io::stdout());
-            Ok(DONE)
-        }
-        Command::Man => manual(&mut io::stdout()).map(|()| DONE).map_err(Into::into),
+        Command::Completions { shell } => completions(*shell).map(|()| DONE),
+        Command::Man => manual(&mut io::stdout()).context(NO_STDOUT).map(|()| DONE),
     };
     match outcome {
         Ok(status) => ExitCode::from(status),
         Err(error) if is_broken_pipe(&error) => ExitCode::from(DONE),
         Err(error) => match error.downcast_ref::<settings::UsageError>() {
             Some(settings::UsageError(message)) => {
-                eprintln!("error: {message}");
+                say!("error: {message}");
                 ExitCode::from(USAGE)
             }
             None => {
-                eprintln!("error: {error:#}");
+                say!("error: {error:#}");
                 ExitCode::from(FAILED)
             }
         },
     }
+}
+
+/// What could not be done, where results go to standard output.
+const NO_STDOUT: &str = "cannot write to standard output";
+
+/// What a shell completes. It is made whole first: what makes it panics where it cannot be written.
+fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "profiler", &mut script);
+    io::stdout().write_all(&script).context(NO_STDOUT)
 }
 
 /// One page with all commands.

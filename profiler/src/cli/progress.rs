@@ -9,6 +9,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::voice::say;
 use crate::{aggregate::count, pipeline::Progress};
 
 /// A line that says that something happens.
@@ -53,11 +54,15 @@ impl Line {
         }
     }
 
-    /// Show how far it is; the first call comes when the ticks have begun.
-    pub(super) fn show(&self, progress: Progress) {
+    /// The ticks have begun.
+    pub(super) fn begin(&self) {
         if let Some(word) = self.word.take() {
-            eprintln!("{word}");
+            say!("{word}");
         }
+    }
+
+    /// Show how far it is.
+    pub(super) fn show(&self, progress: Progress) {
         if let Some(bar) = &self.bar {
             bar.set_message(if progress.python {
                 format!("{} samples · Ctrl-C ends and writes", count(progress.ticks))

@@ -21,7 +21,9 @@ pub(super) fn write(out: &mut dyn io::Write) -> io::Result<()> {
         // Then it is the others that may be wanted.
         names.extend(extra.iter().map(|it| it.name));
     }
-    let what: Vec<&str> = missing.iter().map(|it| it.name).collect();
+    // The others have a line of their own at the end.
+    let what = if lacks.is_empty() { &extra } else { &lacks };
+    let what: Vec<&str> = what.iter().map(|it| it.name).collect();
     writeln!(out, "\nTo give it {}", list(&what))?;
     for (way, line) in lines(&names) {
         writeln!(out, "  {way:<11} {line}")?;

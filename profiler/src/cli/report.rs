@@ -5,6 +5,9 @@ use std::{
     path::PathBuf,
 };
 
+use anyhow::{Context as _, Result};
+
+use super::voice::say;
 use crate::{
     aggregate::Profile,
     export::{self, Options},
@@ -26,7 +29,7 @@ fn width() -> Option<usize> {
 }
 
 /// Print the report to standard output.
-pub(super) fn print(profile: &Profile, options: &Options) -> io::Result<()> {
+pub(super) fn print(profile: &Profile, options: &Options) -> Result<()> {
     let out = io::stdout();
     let options = Options {
         style: style(out.is_terminal()),
@@ -34,8 +37,10 @@ pub(super) fn print(profile: &Profile, options: &Options) -> io::Result<()> {
         ..*options
     };
     let mut out = io::BufWriter::new(out.lock());
-    export::text::write(profile, &options, &mut out)?;
-    out.flush()
+    let written = export::text::write(profile, &options, &mut out).and_then(|()| out.flush());
+    // Dropping the buffer would try a failed write once more.
+    let _ = out.into_parts();
+    written.context(super::NO_STDOUT)
 }
 
 /// Say in a line or two what was done.
@@ -43,16 +48,17 @@ pub(super) fn summary(profile: &Profile, why: &str, written: &[PathBuf], report:
     let ledger = profile.ledger();
     // The report ends with the accounts itself.
     if report {
-        eprintln!("\n{why}");
+        say!("\n{why}");
     } else {
-        eprintln!("{why}: {}", ledger.sentence());
+        say!("{why}: {}", ledger.sentence());
     }
-    for path in written {
-        eprintln!("wrote {}", path.display());
+    // What went to standard output was seen.
+    for path in written.iter().filter(|path| path.as_os_str() != "-") {
+        say!("wrote {}", path.display());
     }
     if !report {
         for remark in ledger.remarks().iter().filter(|remark| remark.warning) {
-            eprintln!("warning: {}", remark.text);
+            say!("warning: {}", remark.text);
         }
     }
 }

@@ -17,6 +17,7 @@ use super::{
     settings::{PID_MARK, RunPlan, Whom, run_plan},
     signals::{self, Heard, Word},
     start::{CANNOT_START, Held},
+    voice::say,
 };
 use crate::{
     aggregate::{ProcessIndex, Profile},
@@ -61,6 +62,7 @@ pub(super) fn main(args: &RunArgs) -> Result<u8> {
     let who = words(&target.pids);
     let line = Line::new(&format!("profiling {who}"), plan.quiet, held.is_some());
     let run = profile(engine, target, &plan, &line, signals, || {
+        line.begin();
         if let Some(held) = &mut held {
             held.let_through();
         }
@@ -176,7 +178,7 @@ fn profile(
         so_far: &mut |profile| {
             line.beside(|| {
                 if let Err(error) = write_so_far(plan, &profile) {
-                    eprintln!("error: {error}");
+                    say!("error: {error}");
                 }
             });
         },
@@ -228,7 +230,7 @@ fn write(plan: &RunPlan, outputs: Outputs, profile: &Profile, why: &str) -> Resu
         Ok(()) => written.push(path),
         Err(error) => {
             if let Some(before) = failed.replace(error) {
-                eprintln!("error: {before}");
+                say!("error: {before}");
             }
         }
     };

@@ -15,12 +15,10 @@ use crate::{
     export::{Format, Granularity, Options, StateFrames, Unit},
     pipeline::{RunSettings, Tasks, Walk},
     sample::Mode,
-    source::StackOptions,
+    source::{StackOptions, options::MAX_RATE},
     words::Pid,
 };
 
-/// Most ticks a second; the kernel's software clock does not go under 10 µs a period.
-pub(super) const MAX_RATE: u32 = 50_000;
 /// Fewest and most frames of a stack.
 const DEPTHS: std::ops::RangeInclusive<u32> = 2..=MAX_FRAMES as u32;
 /// Fewest bytes of a ring: some samples at the greatest depth.

@@ -13,6 +13,8 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
+use super::voice::say;
+
 /// What a shell returns for a command that it cannot start.
 pub(super) const CANNOT_START: u8 = 127;
 
@@ -62,6 +64,6 @@ pub(super) fn become_command(gate: &Path, command: &[String]) -> Result<u8> {
         bail!("no command was given");
     };
     let error = Command::new(program).args(arguments).exec();
-    eprintln!("error: cannot start `{program}`: {error}: check its name, or give its whole path");
+    say!("error: cannot start `{program}`: {error}: check its name, or give its whole path");
     Ok(CANNOT_START)
 }

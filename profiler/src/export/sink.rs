@@ -3,7 +3,7 @@
 //!
 //! A regular file is written beside its name and renamed over it; a reader never sees half a
 //! profile, and a run that fails leaves the old file. What is not a regular file (a terminal,
-//! a pipe, `/dev/stdout`) is written to as it is. This is the only place of the room that
+//! a pipe) is written to as it is; so is what the shell has opened (`/dev/stdout`, `/dev/fd/3`). This is the only place of the room that
 //! touches the file system.
 
 use std::fmt;
@@ -45,16 +45,15 @@ impl Drop for Part {
 }
 
 impl Sink {
-    /// Opens `path` for writing later; `-` is standard output. Opening a named pipe waits for
+    /// Opens `path` for writing later; `-` is standard output, as `/dev/stdout` is. Opening a named pipe waits for
     /// its reader.
     ///
     /// # Errors
     /// When it could not be written to.
     pub fn open(path: &Path) -> Result<Self, SinkError> {
-        let place = if path == Path::new("-") {
-            Ok(Place::Stdout)
-        } else {
-            place(path)
+        let place = match path.to_str() {
+            Some("-" | "/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1") => Ok(Place::Stdout),
+            _ => place(path),
         };
         match place {
             Ok(place) => Ok(Self {
@@ -134,6 +133,12 @@ fn place(path: &Path) -> io::Result<Place> {
     // Opened by the name as given, not as resolved: where the kernel protects links in shared
     // folders, it is this call that it refuses.
     let file = OpenOptions::new().write(true).open(path)?;
+    if is_descriptor(path) {
+        // Whoever opened it may have written to it, and may go on.
+        let file = OpenOptions::new().append(true).open(path)?;
+        let truncate = false;
+        return Ok(Place::AsItIs { file, truncate });
+    }
     if !meta.is_file() {
         let truncate = false;
         return Ok(Place::AsItIs { file, truncate });
@@ -156,6 +161,13 @@ fn place(path: &Path) -> io::Result<Place> {
             Ok(Place::AsItIs { file, truncate })
         }
     }
+}
+
+/// Whether it is a file that this process has open, by its descriptor.
+fn is_descriptor(path: &Path) -> bool {
+    path == Path::new("/dev/stderr")
+        || path.starts_with("/dev/fd")
+        || path.starts_with("/proc/self/fd")
 }
 
 /// A new file in the folder of `path`, hidden, of a name that says what it is.
@@ -206,6 +218,9 @@ impl fmt::Display for SinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         let folder = self.folder().display();
+        if self.path == Path::new("-") {
+            return write!(f, "cannot write to standard output: {}", self.text);
+        }
         write!(f, "cannot write `{path}`: ")?;
         match self.kind {
             ErrorKind::NotFound if self.folder().is_dir() => {

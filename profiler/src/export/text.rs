@@ -31,7 +31,7 @@ pub fn write(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> i
     let mode = profile.meta().mode;
     if profile.ticks() == 0 {
         let why = match mode {
-            Mode::Cpu => "nothing of the target ran on a CPU while it was watched",
+            Mode::Cpu => &nothing_sampled(profile),
             Mode::Wall if profile.meta().whose == Whose::Tasks => {
                 "no task of the target was met while it was watched"
             }
@@ -64,6 +64,29 @@ pub fn write(profile: &Profile, options: &Options, out: &mut dyn io::Write) -> i
         Mode::Gil => gil(profile, options, out)?,
     }
     accounts(profile, options, out)
+}
+
+/// Why no tick met the target, and what to type.
+fn nothing_sampled(profile: &Profile) -> String {
+    let scheduled = profile.ledger().sampled_of_scheduled();
+    match scheduled.filter(|(_, scheduled)| scheduled.0 > 0) {
+        Some((_, scheduled)) => format!(
+            "no tick met the target in its {} on a CPU: watch it for longer (`--duration`) or more often (`--rate`)",
+            seconds(scheduled)
+        ),
+        None if profile
+            .ledger()
+            .processes
+            .iter()
+            .all(|it| it.ended_s.is_some()) =>
+        {
+            String::from("nothing of the target ran on a CPU while it was watched")
+        }
+        None => format!(
+            "nothing of the target ran on a CPU while it was watched (`profiler dump --pid {}` shows what it waits for)",
+            profile.meta().pid
+        ),
+    }
 }
 
 /// Who holds the GIL, then who waits for it.

@@ -1,10 +1,11 @@
 //! A profile as an exporter sees it: frames merged by the granularity asked for, the empty
 //! stack given a frame, each thread given a root frame, and what it did another.
 
-use crate::aggregate::{Profile, ThreadInfo};
+use crate::aggregate::{ProcessInfo, Profile, ThreadIndex, ThreadInfo};
 use crate::export::states::{Marks, Spot};
 use crate::export::{Granularity, Options};
 use crate::stack::{Frame, FrameKind, StackId};
+use crate::words::Pid;
 
 use std::collections::HashMap;
 
@@ -43,10 +44,12 @@ impl<'a> View<'a> {
             .collect();
         let threads = profile.threads();
         let several = threads.iter().any(|info| info.pid != profile.meta().pid);
-        let roots = threads
-            .iter()
-            .map(|info| {
-                let words = format!("process {}", info.pid);
+        let roots = (0..)
+            .map(ThreadIndex)
+            .zip(threads)
+            .map(|(index, info)| {
+                let process = profile.process_of(index).0 as usize;
+                let words = process_name(profile.processes().get(process), info.pid);
                 let process = several.then(|| number(Frame::words(FrameKind::Process, words)));
                 let thread = number(Frame::words(FrameKind::Thread, thread_name(info)));
                 (process, thread)
@@ -93,11 +96,44 @@ impl<'a> View<'a> {
     }
 }
 
+/// A process as people know it: by its program.
+fn process_name(info: Option<&ProcessInfo>, pid: Pid) -> String {
+    let program = info.and_then(|info| info.command.split(' ').next());
+    let name = program.and_then(|program| program.rsplit('/').next());
+    match name {
+        None | Some("") => format!("process (pid {pid})"),
+        Some(name) => format!("{name} (pid {pid})"),
+    }
+}
+
 /// A thread as people know it.
 pub(super) fn thread_name(info: &ThreadInfo) -> String {
     match (info.name.as_str(), info.tid.0) {
         ("", tid) => format!("thread (tid {tid})"),
         (name, 0) => name.to_owned(),
         (name, tid) => format!("{name} (tid {tid})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It was `process 7`, which a folded line had to write as `process\x207`.
+    #[test]
+    fn a_process_goes_by_its_program_and_its_number() {
+        let named = |command: &str| {
+            let info = ProcessInfo {
+                pid: Pid(7),
+                parent: None,
+                command: command.to_owned(),
+                python: String::new(),
+            };
+            process_name(Some(&info), info.pid)
+        };
+        assert_eq!(named("/usr/bin/gunicorn -w 4"), "gunicorn (pid 7)");
+        assert_eq!(named("python3"), "python3 (pid 7)");
+        assert_eq!(named(""), "process (pid 7)");
+        assert_eq!(process_name(None, Pid(7)), "process (pid 7)");
     }
 }

@@ -24,6 +24,8 @@ use crate::{
 pub(super) struct Received {
     /// Ticks of the samples that came out of the ring.
     pub(super) ticks: u64,
+    /// Those of them that came late: all but one of a sample's.
+    pub(super) late: u64,
     /// Records that could not be decoded, one tick each.
     pub(super) malformed: u64,
     /// Ticks of processes that were no longer known.
@@ -107,6 +109,7 @@ pub(super) fn close(
     span: Span,
 ) {
     ledger.ticks = counters.ticks;
+    ledger.late_ticks = received.late;
     let mut losses = [0; N_REASONS];
     losses.copy_from_slice(&counters.losses);
     losses[MALFORMED as usize] += received.malformed;
@@ -171,7 +174,10 @@ fn close_process<'a>(
         if span.off_cpu {
             thread.runnable_ns = times.map(|times| times.runnable.0);
             thread.blocked_ns = times.map(|times| times.blocked.0);
-            let born = person.born.map_or(began, |born| born.max(began));
+            // Threads that were there before: a child is found later than the run begins, by as much as
+            // finding those before it took.
+            let found = began.max(process.since);
+            let born = person.born.map_or(found, |born| born.max(found));
             let died = person.ended.map_or(end, |(_, time)| time);
             thread.wall_ns = times.map(|_| died.0.saturating_sub(born.0));
         }
@@ -210,4 +216,51 @@ pub(super) fn cost(ledger: &mut Ledger, programs: Option<ProgramCost>, own: Opti
     ledger.profiler.tick_ns = programs.map(|programs| programs.tick_ns);
     ledger.profiler.cpu_ns = own.map(|own| own.cpu.0);
     ledger.profiler.rss_bytes = own.map(|own| own.peak_rss_bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        aggregate::{ProcessAccount, ThreadAccount, ThreadIndex},
+        words::Tid,
+    };
+
+    /// On a busy machine a child was found 0.9 s after the run had begun, and its thread was said to
+    /// have lived all of that too: 7.3 s, of which it was on a CPU, runnable or blocked for 6.4 s.
+    #[test]
+    fn a_thread_of_a_child_that_was_found_later_lives_from_then_on() {
+        let mut ledger = Ledger {
+            processes: vec![ProcessAccount::default()],
+            threads: vec![ThreadAccount::default()],
+            ..Ledger::default()
+        };
+        let person = Person {
+            index: ThreadIndex(0),
+            tid: Tid(7),
+            pthread_id: None,
+            matched_by: Vec::new(),
+            ended: Some((Times::default(), MonotonicNs(7_300))),
+            born: None,
+        };
+        let child = Gone {
+            index: ProcessIndex(0),
+            pid: Pid(7),
+            since: MonotonicNs(1_900),
+            ended: Some(MonotonicNs(7_300)),
+            ended_by: None,
+            was_read: true,
+            has_samples: true,
+            unmet: Unsampled::default(),
+            contradictions: 0,
+            people: vec![person],
+        };
+        let span = Span {
+            began: MonotonicNs(1_000),
+            end: MonotonicNs(9_000),
+            off_cpu: true,
+        };
+        close_process(&mut ledger, &child, |_| None, span);
+        assert_eq!(ledger.threads[0].wall_ns, Some(5_400));
+    }
 }

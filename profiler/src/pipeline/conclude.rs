@@ -12,7 +12,7 @@ use super::{
 use crate::{
     aggregate::{Profile, Whose},
     assembler::Assembler,
-    source::{Kernel, KernelError, ProgramCost, ring::Ring},
+    source::{Kernel, KernelError, ProgramCost, Throttle, ring::Ring},
     sys,
     words::MonotonicNs,
 };
@@ -26,6 +26,7 @@ pub(super) fn close(
     end: End,
 ) -> Result<Outcome, KernelError> {
     let cost = kernel.cost(sys::monotonic());
+    let throttle = kernel.throttle();
     kernel.stop_ticking();
     let stopped = sys::monotonic();
     let accounts = kernel.accounts().all();
@@ -44,6 +45,7 @@ pub(super) fn close(
         counters,
         accounts,
         cost,
+        throttle,
     };
     let (settings, since) = (session.kit.settings.clone(), session.since());
     let profile = profile(session.close(stopped), kernels, &settings, since, stopped);
@@ -74,6 +76,7 @@ pub(super) fn so_far(
         counters,
         accounts,
         cost: kernel.cost(now),
+        throttle: kernel.throttle(),
     };
     let so_far = session.so_far(&kernels.accounts, now);
     let (settings, since) = (session.kit.settings.clone(), session.since());
@@ -85,6 +88,7 @@ struct Kernels {
     counters: Counters,
     accounts: Vec<Account>,
     cost: Option<ProgramCost>,
+    throttle: Option<Throttle>,
 }
 
 /// The profile of a run from `since` to `end`, with its ledger.
@@ -113,6 +117,8 @@ fn profile(
     books::close(&mut ledger, counters, received, &gone, accounts, span);
     (ledger.looks, ledger.moved) = looks;
     ledger.native = native;
+    let throttle = kernels.throttle.filter(|it| !it.spares(settings.rate_hz));
+    ledger.max_rate_hz = throttle.map(|it| it.max_rate_hz);
     books::cost(&mut ledger, kernels.cost, sys::own_cost());
     let began = settings.began;
     ledger.profiler.first_sample_ns = received.first.map(|first| first.0.saturating_sub(began.0));

@@ -5,7 +5,11 @@
 
 use std::{fs, io, os::unix::fs::MetadataExt as _};
 
-use super::hindrances::{self, Lockdown, Yama};
+use super::{
+    hindrances::{self, Lockdown, Yama},
+    options::{MAX_RATE, USUAL_RATE},
+    throttle::{self, Throttle},
+};
 
 /// One thing the profiler may or may not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +96,12 @@ pub fn survey() -> Vec<Capability> {
             without: privilege.without.to_owned(),
         });
     }
-    found.extend([perf_event_paranoid(), lockdown(), ptrace_scope()]);
+    found.extend([
+        perf_event_paranoid(),
+        max_sample_rate(),
+        lockdown(),
+        ptrace_scope(),
+    ]);
     found
 }
 
@@ -197,6 +206,29 @@ fn perf_event_paranoid() -> Capability {
             None => "not shown".into(),
         },
         without: "no value of it lets the kernel programs tick without CAP_PERFMON".into(),
+    }
+}
+
+fn max_sample_rate() -> Capability {
+    let throttle = Throttle::now();
+    let refusal = throttle.filter(|it| !it.spares(USUAL_RATE));
+    Capability {
+        name: "kernel.perf_event_max_sample_rate",
+        there: refusal.is_none(),
+        seen: match throttle {
+            None => "not shown".into(),
+            Some(it) if it.spares(MAX_RATE) || refusal.is_some() => it.max_rate_hz.to_string(),
+            Some(it) => format!(
+                "{}, enough up to `--rate {}`; for more, {}",
+                it.max_rate_hz,
+                it.room_hz(),
+                throttle::what_to_type()
+            ),
+        },
+        without: match refusal {
+            Some(it) => it.refusal(USUAL_RATE),
+            None => throttle::what_to_type(),
+        },
     }
 }
 

@@ -27,6 +27,7 @@ use super::{
     offsets,
     options::KernelOptions,
     ring::Ring,
+    throttle::Throttle,
 };
 use crate::sys::{self, PerfClock};
 use crate::words::{Cpu, DurationNs, MonotonicNs, Pid, PthreadId, ThreadStateAddr};
@@ -45,6 +46,7 @@ pub struct Kernel {
     meter: Meter,
     accounts: Accounts,
     clocks: Vec<(Cpu, PerfClock)>,
+    throttle: Option<Throttle>,
     options: KernelOptions,
 }
 
@@ -160,6 +162,7 @@ impl Kernel {
             ring: Some(ring),
             meter,
             clocks: Vec::new(),
+            throttle: None,
             options,
         };
         let btf = Btf::parse(&tracepoints, Endianness::default())
@@ -225,6 +228,7 @@ impl Kernel {
             what: what.to_owned(),
             why: error.to_string(),
         })?;
+        self.look_at_throttle();
         let period = self.options.period;
         for cpu in online.into_iter().map(Cpu) {
             if self.clocks.iter().any(|(ticking, _)| *ticking == cpu) {
@@ -256,6 +260,17 @@ impl Kernel {
             clock.set_period(period)?;
         }
         Ok(())
+    }
+
+    /// What holds ticks back, as tight as it was at any look so far.
+    pub fn throttle(&mut self) -> Option<Throttle> {
+        self.look_at_throttle();
+        self.throttle
+    }
+
+    fn look_at_throttle(&mut self) {
+        let seen = [self.throttle, Throttle::now()].into_iter().flatten();
+        self.throttle = seen.min_by_key(|throttle| throttle.max_rate_hz);
     }
 
     fn census_program(&mut self) -> Result<&mut Iter, KernelError> {

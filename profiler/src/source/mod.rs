@@ -14,9 +14,11 @@ mod meter;
 pub mod offsets;
 pub mod options;
 pub mod ring;
+pub mod throttle;
 
 pub use accounts::{Accounts, Slot};
 pub use error::KernelError;
 pub use kernel::Kernel;
 pub use meter::ProgramCost;
 pub use options::{KernelOptions, StackOptions};
+pub use throttle::Throttle;

@@ -5,6 +5,11 @@ use profiler_common::offsets::{LOOK_AT_KERNEL, LOOK_AT_STACKS, LOOK_OFF_CPU};
 use super::capabilities::PidNamespace;
 use crate::words::DurationNs;
 
+/// Ticks a second when nothing else is said.
+pub const USUAL_RATE: u32 = 99;
+/// Most ticks a second; the kernel's software clock does not go under 10 µs a period.
+pub const MAX_RATE: u32 = 50_000;
+
 /// How to load and tick.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelOptions {

@@ -2,7 +2,7 @@
 
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::time::TimeValLike;
-use nix::time::{ClockId, clock_gettime};
+use nix::time::{ClockId, clock_getres, clock_gettime};
 
 use crate::words::{DurationNs, MonotonicNs, Pid, StartTime};
 
@@ -41,6 +41,15 @@ pub fn since_boot(started: StartTime) -> MonotonicNs {
     // `USER_HZ` is 100 on x86-64.
     let started = started.0.saturating_mul(10_000_000);
     MonotonicNs(started.saturating_sub(u64::try_from(suspended).unwrap_or(0)))
+}
+
+/// How often a second the kernel's own beat comes, by which it counts what may not be too often
+/// (`CONFIG_HZ`): the coarse clock goes by it.
+#[must_use]
+pub fn beats_a_second() -> Option<u32> {
+    let beat = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).ok()?;
+    let beat = u64::try_from(beat.num_nanoseconds()).ok()?;
+    u32::try_from(1_000_000_000_u64.checked_div(beat)?).ok()
 }
 
 /// What this process has cost so far.
@@ -99,5 +108,7 @@ mod tests {
         let ours = cpu_of(Pid(std::process::id())).expect("we are there");
         assert!(ours.0 > 0);
         assert_eq!(cpu_of(Pid(u32::MAX)), None);
+        // What kernels are built with.
+        assert!((24..=1_200).contains(&beats_a_second().expect("the clock is there")));
     }
 }

@@ -8,7 +8,9 @@ mod pidfd;
 mod shared;
 mod task_clock;
 
-pub use clock::{OwnCost, cpu_of, monotonic, open_many_files, own_cost, since_boot, thread_cpu};
+pub use clock::{
+    OwnCost, beats_a_second, cpu_of, monotonic, open_many_files, own_cost, since_boot, thread_cpu,
+};
 pub use perf::PerfClock;
 pub use pidfd::{end_of, pidfd_open};
 pub use shared::SharedArray;

@@ -94,10 +94,16 @@ python3 /srv/app/main.py --name a<b>&\"c\"
 pid 4242 · CPython 3.12.1 · cpu at 99 Hz · 1.00 s watched · 0 samples for 0.00 s of CPU
 time on a CPU · nanoseconds of CLOCK_MONOTONIC, shown as seconds
 
-no samples: nothing of the target ran on a CPU while it was watched
+no samples: nothing of the target ran on a CPU while it was watched (`profiler dump --pid 4242` shows what it waits for)
 
 0 ticks = 0 samples + 0 lost
 ";
     assert_eq!(text(made::empty()), expected);
     assert!(text(made::bare()).contains("no samples"));
+    // As at one tick a second: it ran, and no tick met it.
+    let ran = text(made::unmet()).replace('\n', " ");
+    assert!(
+        ran.contains("no samples: no tick met the target in its 0.50 s on a CPU: watch it for"),
+        "{ran}"
+    );
 }

@@ -57,7 +57,7 @@ fn the_ledgers_keys_are_the_documented_ones_in_their_order() {
         r#""why_not_bpf":null,"mode":"cpu","#,
         r#""clock":"CLOCK_MONOTONIC","#,
         r#""rate_hz":99,"period_ns":10101010,"duration_s":0.43434343,"rounds":null,"#,
-        r#""ticks":45,"looks":0,"samples":42,"#,
+        r#""ticks":45,"late_ticks":0,"max_rate_hz":null,"looks":0,"samples":42,"#,
         r#""losses":{"ring_full":3},"#,
         r#""frames_from":{"kernel":34,"user":0,"cached":0,"estimated":0,"none":8},"#,
         r#""moved":0,"contradictions":0,"#,

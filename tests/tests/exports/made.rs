@@ -174,6 +174,16 @@ pub(crate) fn empty() -> Profile {
     making.builder.close(end, ledger)
 }
 
+/// A profile without samples of a thread that ran.
+pub(crate) fn unmet() -> Profile {
+    let mut making = Making::new(ProfileBuilder::new(meta()));
+    making.thread(4242, "MainThread", true);
+    let end = MonotonicNs(START + 1_000_000_000);
+    let mut ledger = making.builder.ledger(end);
+    ledger.threads[0].scheduler_ns = Some(500_000_000);
+    making.builder.close(end, ledger)
+}
+
 /// A profile without anything at all, not even a thread or a name.
 pub(crate) fn bare() -> Profile {
     let meta = ProfileMeta {

@@ -119,3 +119,19 @@ fn what_cannot_be_written_is_said_before_the_run_with_what_to_do() {
     check(PathBuf::from("/"), "it is a folder", "profile.svg");
     check(PathBuf::from(""), "cannot write", "");
 }
+
+#[test]
+fn what_the_shell_has_opened_is_added_to_and_not_replaced() {
+    let folder = folder();
+    let path = folder.path().join("log");
+    fs::write(&path, "before\n").expect("it is written");
+    let open = fs::OpenOptions::new().append(true).open(&path);
+    let open = open.expect("it opens");
+    for fds in ["/dev/fd", "/proc/self/fd"] {
+        let named = Path::new(fds).join(open.as_raw_fd().to_string());
+        write(&named, "profile\n").expect("it is written");
+    }
+    let text = fs::read_to_string(&path).expect("it is there");
+    assert_eq!(text, "before\nprofile\nprofile\n");
+    assert_eq!(names(folder.path()), [path], "and nothing else is");
+}

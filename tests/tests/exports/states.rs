@@ -206,7 +206,7 @@ fn the_gil_is_two_towers_of_those_who_hold_it_and_of_those_who_wait() {
         assert_eq!(behind, expected);
         for (stack, _) in &lines {
             let side = if stack[0] == "[holds the GIL]" { 1 } else { 2 };
-            let is_process = stack[side] == r"process\x204242";
+            let is_process = stack[side] == "process (pid 4242)";
             assert_eq!(is_process, options.threads, "{stack:?}");
         }
     }

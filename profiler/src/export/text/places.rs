@@ -72,8 +72,9 @@ pub(super) fn write(
     if !rest.is_empty() {
         let own = rest.iter().map(|(_, share)| share.own).sum();
         let text = format!(
-            "… and {} more {noun}s with {} ({}) of their own",
+            "… and {} more {noun}{} with {} ({}) of their own",
             count(rest.len() as u64),
+            if rest.len() == 1 { "" } else { "s" },
             seconds(DurationNs(own)),
             percent(own, whole),
         );

@@ -220,6 +220,7 @@ impl Member {
             self.hold.check();
         }
         kit.received.ticks += u64::from(tick.periods);
+        kit.received.late += u64::from(tick.periods.saturating_sub(1));
         kit.received.first.get_or_insert(tick.time);
         self.ticks += u64::from(tick.periods);
         // A look may have met the next thread with this id before this tick was told.
