@@ -217,7 +217,8 @@ fn every_wait_is_told(python: &Python, free: bool) -> Result<()> {
     Ok(())
 }
 
-/// A stop is none of the target's doing, and meets all of its threads.
+/// A stop is none of the target's doing, and meets all of its threads. Who waited before it waits on
+/// afterwards, for the same: the kernel has another name for that call then, `restart_syscall`.
 fn a_stop_is_told(python: &Python) -> Result<()> {
     const MODES: [&str; 2] = ["wall", "offcpu"];
     let arguments = MODES.map(|mode| ["--mode", mode, "-r", "199"]);
@@ -236,6 +237,15 @@ fn a_stop_is_told(python: &Python) -> Result<()> {
                 (told - truth).abs() <= slack,
                 "in mode {mode} it is stopped for {told:.3} s of {truth:.3} s: {account:?}"
             );
+            let waited = account.spent_s.iter().filter(|(why, _)| *why != "stopped");
+            for (reason, all) in waited {
+                let told = profile.seconds(account.tid, |entry| entry.is_blocked_in(reason));
+                ensure!(
+                    (told + truth - all).abs() <= slack,
+                    "in mode {mode} it is in `{reason}` for {told:.3} s of {all:.3} s, of which it \
+                     was stopped for {truth:.3} s: {account:?}"
+                );
+            }
         }
     }
     Ok(())

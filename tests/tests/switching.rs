@@ -39,10 +39,12 @@ fn no_stack_is_impossible(python: &Python) -> Result<()> {
         100.0 * moved,
         ledger.frames_from
     );
+    ensure!(moved <= 0.02, "{moved:.4} of the looks were given up");
     for counts in [is_exact, is_exact_off_cpu] {
         let torn = profile.folded(counts).torn(&target.pairs());
         ensure!(torn.impossible == 0, "impossible stacks: {torn:?}");
-        // A walk that is not proven shows in dozens among so many.
+        // A walk that is not proven shows in hundreds of so many on 3.8 and in a few on 3.12; on 3.14
+        // and later it is too quick to meet a change often.
         ensure!(torn.known > 1000, "too few to judge: {torn:?}, {ledger:?}");
     }
     Ok(())

@@ -133,6 +133,18 @@ pub fn wait_of(
     }
 }
 
+/// What a `restart_syscall` is that waits in this function of the kernel: those of the two names are
+/// called after them in every kernel, and for sleeps it can be the scheduler's caller, whoever that is.
+fn went_on_with(function: &str) -> Sysno {
+    if function.contains("futex") {
+        Sysno::futex
+    } else if function.contains("poll") {
+        Sysno::poll
+    } else {
+        Sysno::clock_nanosleep
+    }
+}
+
 /// `F_SETLKW` and `F_OFD_SETLKW` of `fcntl`, the only two that wait.
 const LOCKING_COMMANDS: [u32; 2] = [7, 38];
 
@@ -198,6 +210,23 @@ const fn is_about_files(call: Sysno) -> bool {
 }
 
 impl Process {
+    /// The system call of a thread that is off the CPU, by what it goes on with where a stop had
+    /// interrupted it.
+    ///
+    /// A wait with a time limit that a stop, a debugger or a freezer interrupts goes on as
+    /// `restart_syscall`, which has the registers of the call that it was. Three can: a futex, a
+    /// poll and a sleep. The kernel function that it waits in tells the first two.
+    #[must_use]
+    pub fn resumed(&self, tid: Tid, syscall: Option<u32>) -> Option<u32> {
+        if syscall != Some(Sysno::restart_syscall as u32) {
+            return syscall;
+        }
+        let Ok(Some(function)) = self.waits_in(tid) else {
+            return syscall;
+        };
+        Some(went_on_with(&function) as u32)
+    }
+
     /// What a thread's file descriptor is. The link is read, never followed.
     ///
     /// # Errors
@@ -270,6 +299,23 @@ mod tests {
         check(Sysno::fcntl, [3, 6], Wait::Syscall(Sysno::fcntl as u32));
         check(Sysno::pause, [0, 0], Wait::Syscall(Sysno::pause as u32));
         check(Sysno::ioctl, [3, 0], Wait::Syscall(Sysno::ioctl as u32));
+    }
+
+    /// Regression: after a stop, whoever waited with a time limit was in `restart_syscall`.
+    #[test]
+    fn what_goes_on_after_a_stop_is_what_it_was() {
+        let cases = [
+            ("futex_do_wait", Sysno::futex),
+            ("futex_wait_queue", Sysno::futex),
+            ("futex_wait_queue_me", Sysno::futex),
+            ("poll_schedule_timeout.constprop.0", Sysno::poll),
+            ("do_sys_poll", Sysno::poll),
+            ("hrtimer_nanosleep", Sysno::clock_nanosleep),
+            ("do_syscall_64", Sysno::clock_nanosleep),
+        ];
+        for (function, expected) in cases {
+            assert_eq!(went_on_with(function), expected, "{function}");
+        }
     }
 
     #[test]

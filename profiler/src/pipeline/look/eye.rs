@@ -186,6 +186,7 @@ impl<'a> Eye<'a> {
         let is_gil = |futex| self.gils.iter().any(|gil| gil.contains(futex));
         let process = &self.attached.process;
         let fd_kind = |fd| process.fd_kind(tid, fd).unwrap_or(FdKind::Unknown);
+        let syscall = process.resumed(tid, syscall);
         wait_of(syscall, [args[0], args[1]], letter, is_gil, fd_kind)
     }
 

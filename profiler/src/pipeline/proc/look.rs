@@ -177,6 +177,7 @@ impl Watch {
         if let (Standing::Blocked(Some(InKernel::Blocked { syscall, args, .. })), Some(python)) =
             (standing, &self.python)
             && person.known.is_some()
+            && let syscall = self.attached.process.resumed(person.tid(), syscall)
             && let Some((futex, waits)) = futex_of(syscall, [args[0], args[1]])
             && let Some(gil) = python.gils.iter().find(|gil| gil.contains(futex))
         {
@@ -213,6 +214,7 @@ impl Watch {
             kind.unwrap_or(FdKind::Unknown)
         };
         let is_gil = |futex| gils.iter().any(|gil| gil.contains(futex));
+        let syscall = process.resumed(person.tid(), syscall);
         Ok(wait_of(syscall, [args[0], args[1]], state, is_gil, kind))
     }
 

@@ -5,8 +5,9 @@
 //! thread that sleeps on costs one load a period.
 
 mod count;
+mod waits;
 
-use profiler_common::account::{Account, STATE_STOPPED};
+use profiler_common::account::Account;
 use rustc_hash::FxHashMap;
 
 use super::{
@@ -28,7 +29,6 @@ use crate::{
     sample::{Activity, FramesFrom, Gc, Gil, Handling, Wait},
     source::{Accounts, Slot},
     stack::StackId,
-    target::{FdKind, TaskState, wait_of},
     words::{
         CodeAddr, DurationNs, Generation, MonotonicNs, PthreadId, RemoteAddr, ThreadStateAddr, Tid,
     },
@@ -319,7 +319,7 @@ impl Member {
                     };
                 }
                 chain = stacks::walk_now(&mut kit.walker, memory, plan, state);
-                if let Some((futex, is_wait)) = futex_of(syscall_of(account), account.off_args)
+                if let Some((futex, is_wait)) = futex_of(self.syscall(account), account.off_args)
                     && let Some(gil) = gils.iter().find(|gil| gil.contains(futex))
                 {
                     // Who has just let it go may want it again, or be on the way to block.
@@ -364,21 +364,6 @@ impl Member {
         met.stack = with_native(kit, &mut self.natives, self.pid, native, base, 1);
         met.frames_from = FramesFrom::User;
         Some((met, Some((id, native))))
-    }
-
-    pub(super) fn wait(&self, account: &Account, is_gil: impl Fn(RemoteAddr) -> bool) -> Wait {
-        let state = if account.off_state & STATE_STOPPED != 0 {
-            TaskState::Stopped
-        } else {
-            TaskState::Sleeping
-        };
-        let tid = Tid(account.tid);
-        let kind = |fd| {
-            let process = self.hold.process();
-            let kind = process.and_then(|process| process.fd_kind(tid, fd).ok());
-            kind.unwrap_or(FdKind::Unknown)
-        };
-        wait_of(syscall_of(account), account.off_args, state, is_gil, kind)
     }
 
     /// It ran on each time it was looked at.
@@ -430,11 +415,6 @@ pub(super) const fn meeting(account: &Account, due: MonotonicNs) -> Meeting {
     } else {
         Meeting::Blocked
     }
-}
-
-/// The system call in which a thread went off the CPU, asleep or preempted.
-fn syscall_of(account: &Account) -> Option<u32> {
-    u32::try_from(account.off_syscall).ok()
 }
 
 #[cfg(test)]
