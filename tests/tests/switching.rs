@@ -39,7 +39,9 @@ fn no_stack_is_impossible(python: &Python) -> Result<()> {
         100.0 * moved,
         ledger.frames_from
     );
-    ensure!(moved <= 0.02, "{moved:.4} of the looks were given up");
+    // Without a GIL a thread that is looked at may run meanwhile, whoever else does.
+    let most = if python.free_threaded { 0.1 } else { 0.02 };
+    ensure!(moved <= most, "{moved:.4} of the looks were given up");
     for counts in [is_exact, is_exact_off_cpu] {
         let torn = profile.folded(counts).torn(&target.pairs());
         ensure!(torn.impossible == 0, "impossible stacks: {torn:?}");

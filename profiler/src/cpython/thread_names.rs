@@ -3,7 +3,7 @@
 //! Best effort: what cannot be read just has no name. Threads that `threading` never saw are
 //! not there.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::dicts::KnownKeys;
 use super::objects::Objects;
@@ -88,23 +88,36 @@ impl Search<'_> {
         let variables = objects.module_dict(threading).ok()?;
         let active = self.entry(variables, "_active")?;
         let threads = objects.hashed_entries(active).ok()?;
+        let mut met = Vec::new();
         for entry in self.spend(threads)? {
             // A pthread id is its own hash; so the ints of the others are not read.
             if !entry.hash.map(PthreadId).is_some_and(self.wanted) {
                 continue;
             }
-            let thread = entry.value;
             let Ok(ident) = objects.small_int(entry.key, tagged).map(PthreadId) else {
                 continue;
             };
             if !(self.wanted)(ident) {
                 continue;
             }
-            // A thread may end meanwhile, and its memory become another's: what is read the same
-            // twice was true between.
-            let first = self.name_of(thread, tagged)?;
-            if first.is_some() && self.name_of(thread, tagged)? == first {
-                self.names.extend(first.map(|name| (ident, name)));
+            if let Some(name) = self.name_of(entry.value, tagged)? {
+                met.push((entry, ident, name));
+            }
+        }
+        if met.is_empty() {
+            return Some(());
+        }
+        // A thread may have ended meanwhile, and left its `Thread` as it was, around a name whose
+        // memory has become another's. What was read the same before and after it was found to be
+        // alive was true at that moment.
+        let again = objects.hashed_entries(active).ok()?;
+        let again = self.spend(again)?.into_iter();
+        let alive: FxHashSet<_> = again.map(|entry| (entry.hash, entry.value)).collect();
+        for (entry, ident, name) in met {
+            if alive.contains(&(entry.hash, entry.value))
+                && self.name_of(entry.value, tagged)?.as_ref() == Some(&name)
+            {
+                self.names.insert(ident, name);
             }
         }
         Some(())
@@ -115,15 +128,16 @@ impl Search<'_> {
         let objects = self.objects;
         let attributes = objects.attribute_entries(thread).unwrap_or_default();
         let attributes = self.spend(attributes)?;
-        let name = objects.pick_known(&attributes, "_name", self.known);
-        let Some(name) = name.and_then(|name| objects.string(name).ok()) else {
-            return Some(None);
-        };
+        // First whose it is: the name that is read next is that one's, if it lives on.
         let native_id = objects
             .pick_known(&attributes, "_native_id", self.known)
             .and_then(|id| objects.small_int(id, tagged).ok())
             .and_then(|id| id.try_into().ok())
             .map(InnerTid);
+        let name = objects.pick_known(&attributes, "_name", self.known);
+        let Some(name) = name.and_then(|name| objects.string(name).ok()) else {
+            return Some(None);
+        };
         Some(Some(ThreadName { name, native_id }))
     }
 
@@ -143,7 +157,96 @@ impl Search<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+    use crate::cpython::fake::Fake;
+    use crate::target::ReadError;
+
+    const IDENT: u64 = 0x1000;
+
+    /// A process whose `threading` knows one thread, or has forgotten it.
+    fn process(is_alive: bool) -> (Fake, Runtime, RemoteAddr) {
+        let (mut fake, layout, found) = Fake::python_3_12();
+        fake.dict(
+            "modules",
+            &layout,
+            &[("threading", "threading"), ("sys", "sys")],
+        );
+        fake.point("threading", layout.object.size, "threading dict");
+        fake.dict("threading dict", &layout, &[("_active", "_active")]);
+        let fields = layout.keys;
+        fake.point("_active", layout.dict.keys, "_active, keys");
+        fake.word("_active", layout.dict.values, 0);
+        // 8 indices of a byte, then entries of any keys.
+        fake.put("_active, keys", fields.log2_index_bytes.unwrap_or(0), &[3]);
+        fake.put("_active, keys", fields.kind.unwrap_or(0), &[0]);
+        fake.word("_active, keys", fields.nentries, 1);
+        let entry = fields.indices + 8;
+        fake.word("_active, keys", entry, IDENT);
+        for (field, to) in [(fields.entry_key, "ident"), (fields.entry_value, "Thread")] {
+            let to = fake.at(to).0;
+            fake.word(
+                "_active, keys",
+                entry + field,
+                if is_alive { to } else { 0 },
+            );
+        }
+        for (label, value) in [("ident", IDENT as u32), ("native id", 7)] {
+            fake.word(label, layout.long.tag, 8);
+            fake.int(label, layout.long.digits, value);
+        }
+        fake.class("class Thread", &layout, "Thread");
+        fake.word("class Thread", layout.class.flags, 0);
+        fake.word("class Thread", layout.class.dictoffset, 64);
+        fake.point("Thread", layout.object.ob_type, "class Thread");
+        fake.point("Thread", 64, "attributes");
+        let attributes = [("_name", "name"), ("_native_id", "native id")];
+        fake.dict("attributes", &layout, &attributes);
+        fake.ascii("name", &layout, "worker");
+        let active = fake.at("_active").plus(layout.dict.keys.into());
+        let runtime = Runtime::attach(found, &fake).expect("a runtime");
+        (fake, runtime, active)
+    }
+
+    /// A process in which a thread ends after its name was read for the first time.
+    struct Ends {
+        before: Fake,
+        after: Fake,
+        active: RemoteAddr,
+        looks: Cell<u32>,
+    }
+
+    impl Memory for Ends {
+        fn read(&self, addr: RemoteAddr, buf: &mut [u8]) -> Result<(), ReadError> {
+            if addr == self.active {
+                self.looks.set(self.looks.get() + 1);
+            }
+            match self.looks.get() {
+                0 | 1 => self.before.read(addr, buf),
+                _ => self.after.read(addr, buf),
+            }
+        }
+    }
+
+    /// Regression: of a thread that had ended, the `Thread` still said its id, around a name whose
+    /// memory was the next one's by then, and said it twice.
+    #[test]
+    fn a_thread_that_is_no_more_at_the_second_look_has_no_name() {
+        let (before, runtime, active) = process(true);
+        let names = thread_names(&runtime, &before);
+        let name = names.get(&PthreadId(IDENT)).expect("its name");
+        assert_eq!((&*name.name, name.native_id), ("worker", Some(InnerTid(7))));
+        let (after, ..) = process(false);
+        let ends = Ends {
+            before,
+            after,
+            active,
+            looks: Cell::new(0),
+        };
+        assert!(thread_names(&runtime, &ends).is_empty());
+        assert_eq!(ends.looks.get(), 2);
+    }
 
     /// Regression: a thread that lived for a millisecond was called what the next one was that got
     /// its pthread id.

@@ -67,6 +67,8 @@ const CLEARS: &[Name] = &[
     Begins("_PyFrame_Clear"),
     Begins("clear_thread_frame"),
     Begins("clear_gen_frame"),
+    // The last that an evaluator calls up to 3.10, with its frame given up already.
+    Begins("_Py_CheckFunctionResult"),
 ];
 
 const MACHINERY: &[Name] = &[

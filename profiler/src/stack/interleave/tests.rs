@@ -400,7 +400,7 @@ fn names_have_their_roles_on_every_version_and_from_every_compiler() {
         Role::Machinery,
     );
     check(
-        "_PyEvalFrameClearAndPop _PyFrame_ClearExceptCode",
+        "_PyEvalFrameClearAndPop _PyFrame_ClearExceptCode _Py_CheckFunctionResult",
         Role::Clears,
     );
     check(
@@ -413,6 +413,19 @@ fn names_have_their_roles_on_every_version_and_from_every_compiler() {
     );
     let main = Role::of(&[known("main", "python3.12")], false);
     assert_eq!(main, Role::Start);
+}
+
+/// Regression: below a task, whose chain ends above the thread's root, the caller of what had just
+/// returned was shown in its place, and all others one call too high.
+#[test]
+fn an_evaluator_that_checks_what_it_returns_may_have_left_its_frame() {
+    check(
+        "_Py_CheckFunctionResult E closure_fcn r1 E closure_fcn c_call E …",
+        "b | a | in_task …",
+        "b a in_task",
+        "python_only",
+        "may_be_entering_python",
+    );
 }
 
 #[test]
