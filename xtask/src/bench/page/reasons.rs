@@ -23,6 +23,13 @@ const REASONS: &[Reason] = &[
                 look has met to no function.",
     },
     Reason {
+        measure: Measure::Error,
+        row: |row| row == "in step with the clock",
+        words: "what keeps ours from the step is that each CPU's rate is drawn anew every 200 ms; a run of a \
+                second has five draws, and its error falls with their number. A peer is late by chance, \
+                which is as good as jitter on a machine that is busy, and none on one that is not.",
+    },
+    Reason {
         measure: Measure::Cut,
         row: |_| true,
         words: "ours keeps 1,024 frames of a stack, of both its ends, unless `--max-depth` says more; peers \
