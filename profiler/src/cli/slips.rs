@@ -26,7 +26,8 @@ pub(super) fn meant(error: &Error, words: &[String]) -> Option<String> {
             let Some(ContextValue::String(stray)) = error.get(ContextKind::InvalidArg) else {
                 return None;
             };
-            let at = words.iter().position(|word| word == stray)?;
+            // Behind the program's name and the command: the stray word can be either's namesake.
+            let at = 2 + words.iter().skip(2).position(|word| word == stray)?;
             let before = words.get(at - 1).map(String::as_str);
             let runs = matches!(command, "run" | "record");
             match stray.as_str() {
@@ -91,6 +92,10 @@ mod tests {
                 Some("`profiler run -- python3.12 app.py`"),
             ),
             ("./app.py", Some("`profiler run -- ./app.py`")),
+            // Of the same name as the program, and as the command: the first was a panic.
+            ("run profiler -v", Some("`profiler run -- profiler -v`")),
+            ("run run", Some("`profiler run -- run`")),
+            ("dump profiler", None),
             ("run --pid 1 --tasks tree", Some("`--tasks=tree`")),
             ("run --pid 1 --frmat text", None),
             ("run --pid", None),
