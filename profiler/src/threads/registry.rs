@@ -11,7 +11,7 @@ use crate::threads::ladder::Verdict;
 use crate::threads::last_standing::LastStanding;
 use crate::threads::notes::Notes;
 use crate::threads::rung::{Contradiction, Evidence, Rung};
-use crate::threads::stack_scan::{MAX_SCANS, Scan, Stacks};
+use crate::threads::stack_scan::{Scan, Stacks};
 use crate::words::{InnerTid, PthreadId, RemoteAddr, StartTime, ThreadStateAddr, Tid};
 
 /// A thread that runs Python, and why that is known.
@@ -320,14 +320,7 @@ fn by_stacks(
         .collect();
     let above = |sp: RemoteAddr| stack_pointers.range(sp.plus(1)..).next().copied();
     let is_known = |id| ids.contains(&id);
-    let mut stacks = Stacks {
-        memory,
-        maps: look.maps,
-        start_stack: look.start_stack,
-        above: &above,
-        is_known: &is_known,
-        budget: MAX_SCANS,
-    };
+    let mut stacks = Stacks::of(look, memory, &above, &is_known);
     let mut found = Vec::new();
     let mut taken = BTreeSet::new();
     let mut native = BTreeSet::new();

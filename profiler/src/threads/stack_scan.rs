@@ -19,12 +19,13 @@
 //! The process's first stack is not scanned: its control block is elsewhere.
 
 use crate::target::{Maps, Memory};
+use crate::threads::facts::Look;
 use crate::words::{PthreadId, RemoteAddr};
 
 /// Most bytes that are scanned of one stack: twice the usual size of a whole one.
 const MAX_SCAN: u64 = 16 << 20;
 /// Most bytes that are scanned in one look, all stacks together.
-pub(super) const MAX_SCANS: u64 = 256 << 20;
+const MAX_SCANS: u64 = 256 << 20;
 /// Bytes of a page: what is readable is so by whole pages.
 const PAGE: u64 = 4096;
 /// Most bytes read at once.
@@ -64,7 +65,24 @@ pub(super) struct Stacks<'a, M> {
     pub(super) budget: u64,
 }
 
-impl<M: Memory> Stacks<'_, M> {
+impl<'a, M: Memory> Stacks<'a, M> {
+    /// The stacks of the process that is looked at.
+    pub(super) fn of(
+        look: &Look<'a>,
+        memory: &'a M,
+        above: &'a dyn Fn(RemoteAddr) -> Option<RemoteAddr>,
+        is_known: &'a dyn Fn(PthreadId) -> bool,
+    ) -> Self {
+        Self {
+            memory,
+            maps: look.maps,
+            start_stack: look.start_stack,
+            above,
+            is_known,
+            budget: MAX_SCANS,
+        }
+    }
+
     /// Scan the stack that `sp` points into.
     pub(super) fn scan(&mut self, sp: RemoteAddr) -> Scan {
         // No stack is in the kernel's half, and no sum below can overflow in the other.

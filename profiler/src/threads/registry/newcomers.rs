@@ -14,7 +14,7 @@ use crate::target::Memory;
 use crate::threads::control_block;
 use crate::threads::facts::{Look, ScanWhom, StateFacts, ThreadFacts};
 use crate::threads::rung::Rung;
-use crate::threads::stack_scan::{MAX_SCANS, Scan, Stacks};
+use crate::threads::stack_scan::{Scan, Stacks};
 use crate::words::{InnerTid, PthreadId, Tid};
 
 /// Of so many threads of a look one may be new; with more, a look at all costs no more.
@@ -103,21 +103,16 @@ impl Registry {
                 (None, _) => {}
             }
         }
-        let pythons = || {
-            found
-                .iter()
-                .enumerate()
-                .filter(|(_, it)| !it.states.is_empty())
-        };
-        let ids: Vec<PthreadId> = pythons().map(|(_, it)| it.pthread_id).collect();
-        let places: Vec<usize> = pythons().map(|(place, _)| place).collect();
-        for (place, named) in places
-            .into_iter()
-            .zip(control_block::read(memory, offset, &ids))
-        {
+        let mut pythons: Vec<_> = found
+            .iter_mut()
+            .filter(|it| !it.states.is_empty())
+            .collect();
+        let ids: Vec<PthreadId> = pythons.iter().map(|it| it.pthread_id).collect();
+        let blocks = control_block::read(memory, offset, &ids);
+        for (newcomer, named) in pythons.iter_mut().zip(blocks) {
             match named {
-                Some(named) if named != found[place].inner => return None,
-                Some(_) => found[place].rungs.push(Rung::ControlBlock),
+                Some(named) if named != newcomer.inner => return None,
+                Some(_) => newcomer.rungs.push(Rung::ControlBlock),
                 None => {}
             }
         }
@@ -126,14 +121,7 @@ impl Registry {
             others.filter(|other| *other > sp).min()
         };
         let is_known = |id| look.states.iter().any(|state| state.pthread_id == id);
-        let mut stacks = Stacks {
-            memory,
-            maps: look.maps,
-            start_stack: look.start_stack,
-            above: &above,
-            is_known: &is_known,
-            budget: MAX_SCANS,
-        };
+        let mut stacks = Stacks::of(look, memory, &above, &is_known);
         for newcomer in &mut found {
             let scan = newcomer.facts.stack_pointer.map(|sp| stacks.scan(sp));
             match scan {
