@@ -6,6 +6,7 @@ use profiler_common::plan::MAX_PLANS;
 use crate::aggregate::lives::{self, Lives};
 use crate::aggregate::{Ledger, ThreadAccount, count, counted, percent, seconds, sum};
 use crate::sample::Mode;
+use crate::source::throttle;
 use crate::words::DurationNs;
 
 /// One thing about a run that a reader of its profile should know.
@@ -222,10 +223,11 @@ impl Ledger {
         let max = self.max_rate_hz?;
         Some(format!(
             "{} of ticks came late, and count with the next that came: \
-             kernel.perf_event_max_sample_rate was {max}, too low for {} a second: type \
-             `sudo sysctl kernel.perf_event_max_sample_rate=100000`, or lower --rate",
+             kernel.perf_event_max_sample_rate was {max}, too low for {} a second: type {}, or \
+             lower --rate",
             percent(self.late_ticks, self.ticks),
             count(self.rate_hz.into()),
+            throttle::what_to_type(),
         ))
     }
 

@@ -3,8 +3,8 @@
 //!
 //! A regular file is written beside its name and renamed over it; a reader never sees half a
 //! profile, and a run that fails leaves the old file. What is not a regular file (a terminal,
-//! a pipe) is written to as it is; so is what the shell has opened (`/dev/stdout`, `/dev/fd/3`). This is the only place of the room that
-//! touches the file system.
+//! a pipe) is written to as it is; so is what the shell has opened (`/dev/stdout`, `/dev/fd/3`).
+//! This is the only place of the room that touches the file system.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -45,8 +45,8 @@ impl Drop for Part {
 }
 
 impl Sink {
-    /// Opens `path` for writing later; `-` is standard output, as `/dev/stdout` is. Opening a named pipe waits for
-    /// its reader.
+    /// Opens `path` for writing later; `-` is standard output, as `/dev/stdout` is. Opening a named
+    /// pipe waits for its reader.
     ///
     /// # Errors
     /// When it could not be written to.
