@@ -25,7 +25,7 @@ const REASONS: &[Reason] = &[
     Reason {
         measure: Measure::Error,
         row: |row| row == "in step with the clock",
-        words: "what keeps ours from the step is that each CPU's rate is drawn anew every 200 ms; a run of a \
+        words: "what keeps ours from the step is that the rate is drawn anew every 200 ms; a run of a \
                 second has five draws, and its error falls with their number. A peer is late by chance, \
                 which is as good as jitter on a machine that is busy, and none on one that is not.",
     },
@@ -67,7 +67,7 @@ const REASONS: &[Reason] = &[
         measure: Measure::First,
         row: |_| true,
         words: "before its first tick ours reads the kernel's type information, and the kernel verifies \
-                five programs; a tool that reads memory from outside begins at once.",
+                its programs; a tool that reads memory from outside begins at once.",
     },
     Reason {
         measure: Measure::Slowdown,
@@ -82,8 +82,8 @@ const REASONS: &[Reason] = &[
     Reason {
         measure: Measure::Gaps,
         row: |_| true,
-        words: "ours is uneven on purpose: each CPU's rate is drawn anew every 200 ms, 5 to 20 % off the \
-                mean, so that a program in step with the clock is told right (`--no-jitter` leaves it out).",
+        words: "ours is uneven on purpose: the rate is drawn anew every 200 ms, 1 to 2 % off its mean at 1,000 a \
+                second and up to 12 % at 100, so that a program in step with the clock is told right (`--no-jitter` leaves it out).",
     },
 ];
 
