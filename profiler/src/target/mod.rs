@@ -31,5 +31,5 @@ pub use recorded::{Image, ImageMeta, RecordedMemory};
 pub use recorder::Recorder;
 pub use scheduler::{Asleep, SchedulerAccount, SchedulerMark};
 pub use tasks::{InKernel, TaskFacts, TaskState};
-pub use waits::{FdKind, wait_of};
+pub use waits::{FdKind, is_in_doubt, wait_of};
 pub use watch::{Counts, Standing, Watched};

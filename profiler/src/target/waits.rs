@@ -145,6 +145,14 @@ fn went_on_with(function: &str) -> Sysno {
     }
 }
 
+/// Whether a wait goes on after a stop and the kernel has not said as what: it names no function for
+/// a thread that is asleep and still on its CPU's queue (`get_wchan` of `kernel/sched/core.c`), which
+/// lasts for some milliseconds while another thread runs there.
+#[must_use]
+pub fn is_in_doubt(wait: Wait) -> bool {
+    wait == Wait::Syscall(Sysno::restart_syscall as u32)
+}
+
 /// `F_SETLKW` and `F_OFD_SETLKW` of `fcntl`, the only two that wait.
 const LOCKING_COMMANDS: [u32; 2] = [7, 38];
 

@@ -29,6 +29,7 @@ use crate::{
     sample::{Activity, FramesFrom, Gc, Gil, Handling, Wait},
     source::{Accounts, Slot},
     stack::StackId,
+    target::is_in_doubt,
     words::{
         CodeAddr, DurationNs, Generation, MonotonicNs, PthreadId, RemoteAddr, ThreadStateAddr, Tid,
     },
@@ -197,8 +198,11 @@ impl Member {
             }
             self.make_room(tid, opened);
         }
-        self.settle(kit, tid, &account, None);
         let dealt_with = Generation(account.generation);
+        if self.asks_again(kit, accounts, slot, &account) {
+            return None;
+        }
+        self.settle(kit, tid, &account, None);
         if account.generation & 1 != 0 {
             *kit.off.place(slot) = dealt_with;
             return None;
@@ -211,7 +215,9 @@ impl Member {
             return Some(account);
         };
         accounts.mark(slot, dealt_with);
-        *kit.off.place(slot) = dealt_with;
+        if !is_in_doubt(met.wait) {
+            *kit.off.place(slot) = dealt_with;
+        }
         self.off
             .fresh
             .extend(chain.map(|(chain, native)| (tid, chain, native)));
@@ -283,7 +289,7 @@ impl Member {
         let mut met = Met {
             stack: StackId(0),
             frames_from: FramesFrom::None,
-            wait: Wait::Unknown,
+            wait: self.wait(account),
             gil: self.gil_or(Gil::Neither),
             gc: Gc::Idle,
             handling: Handling::Unknown,
@@ -330,11 +336,8 @@ impl Member {
                     met.behind = holder.and_then(|state| self.people.by_state(state));
                 }
             }
-            let is_gil = |futex| gils.iter().any(|gil| gil.contains(futex));
-            met.wait = self.wait(account, is_gil);
         } else {
             met.gil = Gil::Unknown;
-            met.wait = self.wait(account, |_| false);
         }
         let entry = chain.as_ref().and_then(|chain| chain.entry);
         let native = self.native_at_rest(kit, account, entry);
@@ -373,10 +376,7 @@ impl Member {
         let met = Met {
             stack,
             frames_from: FramesFrom::None,
-            wait: self.wait(account, |futex| {
-                let gils = self.python.as_ref().map(|python| &python.gils);
-                gils.is_some_and(|gils| gils.iter().any(|gil| gil.contains(futex)))
-            }),
+            wait: self.wait(account),
             gil: self.gil_or(Gil::Unknown),
             gc: Gc::Unknown,
             handling: Handling::Unknown,

@@ -350,10 +350,7 @@ impl Member {
                     // It had its CPU until we came.
                     Meeting::Preempted => Activity::OnCpu,
                     Meeting::Runnable => Activity::Runnable,
-                    Meeting::Blocked => Activity::Blocked(self.wait(account, |futex| {
-                        let gils = self.python.iter().flat_map(|python| &python.gils);
-                        gils.into_iter().any(|gil| gil.contains(futex))
-                    })),
+                    Meeting::Blocked => Activity::Blocked(self.wait(account)),
                 }
             }
         }
