@@ -82,6 +82,8 @@ def prefork(seconds, end):
             os._exit(0)
     ready()
     command()
+    # What they wait is to be told, so it lasts for longer than it takes to look at them all.
+    time.sleep(0.3)
     os.close(go)
     fork("late", seconds, end)
 
