@@ -197,20 +197,17 @@ mod tests {
     use super::*;
     use std::io::Write as _;
 
+    use tempfile::NamedTempFile;
+
     /// A map of a process that is nobody's, in a file that grows.
-    fn followed(pid: Pid, name: &str) -> (PerfMaps, File) {
-        let name = format!("perf-map-{name}.{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let mut options = OpenOptions::new();
-        let file = options.create(true).read(true).append(true);
-        let file = file.open(&path).unwrap();
+    fn followed(pid: Pid) -> (PerfMaps, File) {
+        let (file, path) = NamedTempFile::new().unwrap().into_parts();
         let mut maps = PerfMaps::default();
         let begun = Followed {
             file: Some(File::open(&path).unwrap()),
             ..Followed::default()
         };
         maps.of.insert(pid, begun);
-        std::fs::remove_file(path).unwrap();
         (maps, file)
     }
 
@@ -225,7 +222,7 @@ mod tests {
     #[test]
     fn a_map_is_followed_as_it_grows_and_tells_what_is_renamed() {
         let pid = Pid(u32::MAX);
-        let (mut maps, mut file) = followed(pid, "grows");
+        let (mut maps, mut file) = followed(pid);
         let unknown = "unknown: not in the perf map";
         assert_eq!(said(&mut maps, pid, 0x10), unknown);
         file.write_all(b"10 8 one\n20 8 other\n").unwrap();
@@ -254,7 +251,7 @@ mod tests {
     #[test]
     fn a_map_is_read_no_further_than_all_may_be() {
         let pid = Pid(u32::MAX);
-        let (mut maps, mut file) = followed(pid, "bounded");
+        let (mut maps, mut file) = followed(pid);
         file.write_all(b"10 8 one\n20 8 other\n").unwrap();
         maps.bytes = MAX_BYTES - 9;
         assert_eq!(said(&mut maps, pid, 0x10), "one");

@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn what_lies_past_the_end_is_not_there() {
-        let mut file = tempfile();
+        let mut file = tempfile::tempfile().expect("a file");
         file.write_all(&[1; 4096]).expect("a page");
         let array: SharedArray<[u64; 4]> = SharedArray::map(&file, 128).expect("a mapping");
         let ones = u64::from_ne_bytes([1; 8]);
@@ -114,17 +114,5 @@ mod tests {
         array.set_word(3, 8, 7);
         assert_eq!(array.read(3), Some([ones, 7, ones, ones]));
         assert!(SharedArray::<u64>::map(&file, 0).is_err());
-    }
-
-    fn tempfile() -> std::fs::File {
-        let path = std::env::temp_dir().join(format!("shared.{}", std::process::id()));
-        let file = std::fs::File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .expect("a file");
-        let _ = std::fs::remove_file(path);
-        file
     }
 }

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// So many rounds what a thread waits for is asked again where the kernel did not say so.
-const DOUBTS: u64 = 16;
+pub(super) const DOUBTS: u64 = 16;
 
 impl OffCpu {
     /// What a thread was met in, if it has not moved since and the kernel did not say what it is.
