@@ -52,17 +52,17 @@ pub(super) enum Scan {
 /// The stacks of a process, to be scanned one by one.
 pub(super) struct Stacks<'a, M> {
     /// The process's memory.
-    pub(super) memory: &'a M,
+    memory: &'a M,
     /// Its mappings.
-    pub(super) maps: &'a Maps,
+    maps: &'a Maps,
     /// Where its first stack begins.
-    pub(super) start_stack: Option<RemoteAddr>,
+    start_stack: Option<RemoteAddr>,
     /// The nearest stack pointer above one, of those that are known.
-    pub(super) above: &'a dyn Fn(RemoteAddr) -> Option<RemoteAddr>,
+    above: &'a dyn Fn(RemoteAddr) -> Option<RemoteAddr>,
     /// Whether a pthread id is known.
-    pub(super) is_known: &'a dyn Fn(PthreadId) -> bool,
+    is_known: &'a dyn Fn(PthreadId) -> bool,
     /// Bytes that may still be read.
-    pub(super) budget: u64,
+    budget: u64,
 }
 
 impl<'a, M: Memory> Stacks<'a, M> {
